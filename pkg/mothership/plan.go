@@ -1,0 +1,96 @@
+package mothership
+
+import (
+	"slices"
+	"strings"
+)
+
+// Names of the operations that no broker asks for.
+const (
+	ComponentCRDs    = "CRDs"    // first in a reconcile run, last in a delete run
+	ComponentCleaner = "cleaner" // first in a delete run
+	systemNamespace  = "default" // the namespace of both
+)
+
+// PlanConfig is what a plan needs beside the cluster.
+type PlanConfig struct {
+	PreComponents    [][]string
+	Reconciler       func(component string) string // name of the component reconciler that serves a component
+	DefaultNamespace string
+}
+
+// PlannedOperation is one operation of a plan.
+type PlannedOperation struct {
+	Component     string
+	Namespace     string
+	Version       string
+	Reconciler    string
+	Type          OperationType
+	Priority      int
+	DependsOn     []string
+	ConfigVersion int64 // the config version that holds its configuration; 0 is the plan's own
+}
+
+// Plan is a run before it exists. A plan that is refused has no operations and says why.
+type Plan struct {
+	RuntimeID      string
+	ClusterVersion int64
+	ConfigVersion  int64
+	Delete         bool
+	Operations     []PlannedOperation
+	Refused        string
+}
+
+// NewPlan puts a due cluster's operations in order: the CRDs have priority 1, each group of pre-components that the
+// cluster has any member of the next, and the rest the last. A delete run has the components that were ever handed over
+// too, starts with the cleaner, and goes through the priorities in exactly the reverse order.
+func NewPlan(due Due, cfg PlanConfig) Plan {
+	p := Plan{RuntimeID: due.RuntimeID, ClusterVersion: due.ClusterVersion, ConfigVersion: due.ConfigVersion, Delete: due.Delete}
+	components := slices.Clone(due.Components)
+	if due.Delete {
+		components = append(components, due.Remembered...)
+	}
+	groups := [][]PlannedOperation{{system(ComponentCRDs, due.KymaVersion)}}
+	var rest []PlannedOperation
+	members := make([][]PlannedOperation, len(cfg.PreComponents))
+	for _, c := range components {
+		op := PlannedOperation{Component: c.Name, Namespace: c.Namespace, Version: c.Version, ConfigVersion: c.ConfigVersion}
+		if op.Namespace == "" {
+			op.Namespace = cfg.DefaultNamespace
+		}
+		if op.Version == "" && !strings.HasSuffix(c.URL, ".git") {
+			op.Version = due.KymaVersion
+		}
+		if i := slices.IndexFunc(cfg.PreComponents, func(g []string) bool { return slices.Contains(g, c.Name) }); i >= 0 {
+			members[i] = append(members[i], op)
+		} else {
+			rest = append(rest, op)
+		}
+	}
+	for _, g := range append(members, rest) {
+		if len(g) > 0 {
+			groups = append(groups, g)
+		}
+	}
+	if due.Delete {
+		groups = append(groups, []PlannedOperation{system(ComponentCleaner, due.KymaVersion)})
+		slices.Reverse(groups)
+	}
+	for i, g := range groups {
+		for _, op := range g {
+			op.Priority, op.Type = i+1, TypeReconcile
+			if due.Delete {
+				op.Type = TypeDelete
+			}
+			if cfg.Reconciler != nil {
+				op.Reconciler = cfg.Reconciler(op.Component)
+			}
+			p.Operations = append(p.Operations, op)
+		}
+	}
+	return p
+}
+
+func system(name, version string) PlannedOperation {
+	return PlannedOperation{Component: name, Namespace: systemNamespace, Version: version}
+}
