@@ -161,4 +161,3 @@ func (c *cluster) remaining(ctx context.Context) ([]string, error) {
 	}
 	return found, nil
 }
-

@@ -255,4 +255,3 @@ func (d *demo) again(ctx context.Context) error {
 	}
 	return err
 }
-
