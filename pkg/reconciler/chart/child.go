@@ -1,0 +1,194 @@
+package chart
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+)
+
+// child is a process that renders one chart.
+type child struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr *tail
+}
+
+// errUnused says that a child ended before it took its job.
+var errUnused = errors.New("rendering process ended before it began")
+
+// startChild starts this program again, without environment and with its own rules in its arguments.
+func startChild(ctx context.Context, cfg Config) (*child, error) {
+	program, err := self()
+	if err != nil {
+		return nil, fmt.Errorf("start rendering process: %w", err)
+	}
+	// Its life isn't that of the context that starts it: a child may wait for the next rendering.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, childMark, fmt.Sprint(cfg.MemoryLimit))
+	cmd.Env = []string{}
+	cmd.SysProcAttr = processAttributes()
+	c := &child{cmd: cmd, stderr: &tail{limit: 64 << 10}}
+	cmd.Stderr = c.stderr
+	if c.in, err = cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start rendering process: %w", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start rendering process: %w", err)
+	}
+	c.out = bufio.NewReaderSize(out, 64<<10)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start rendering process: %w", err)
+	}
+	return c, nil
+}
+
+// kill ends the process at once and waits for it.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill() // it may have ended by itself
+	_ = c.cmd.Wait()         // how it ended is of no interest any more
+}
+
+// render gives the child its job and answers its questions until it is done. ctx ends it.
+func (c *child) render(ctx context.Context, j job, limit int64, ask asker) (*done, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() })
+	defer stop()
+	if err := send(c.in, toChild{Job: &j}); err != nil {
+		return nil, errors.Join(errUnused, err)
+	}
+	accepted := false
+	for {
+		var message fromChild
+		if err := receive(c.out, limit, &message); err != nil {
+			if !accepted {
+				return nil, errors.Join(errUnused, err)
+			}
+			return nil, err
+		}
+		switch {
+		case message.Accepted:
+			accepted = true
+		case message.Question != nil && ask != nil:
+			if err := c.answer(*message.Question, ask); err != nil {
+				return nil, err
+			}
+		case message.Done != nil:
+			return message.Done, nil
+		default:
+			return nil, errors.New("rendering process sent a message that isn't one")
+		}
+	}
+}
+
+func (c *child) answer(q question, ask asker) error {
+	object, err := ask(q)
+	if err != nil {
+		if sendErr := send(c.in, toChild{Answer: &answer{Failed: true}}); sendErr != nil {
+			return sendErr
+		}
+		return nil
+	}
+	var text json.RawMessage
+	if object != nil {
+		if text, err = json.Marshal(object); err != nil {
+			return err
+		}
+	}
+	return send(c.in, toChild{Answer: &answer{Object: text}})
+}
+
+// died says why a child is gone that should be there.
+func (c *child) died(memory int64, err error) error {
+	text := c.stderr.String()
+	for _, sign := range []string{"out of memory", "cannot allocate memory", "stack overflow", "stack exceeds", "failed to create new OS thread"} {
+		if strings.Contains(text, sign) {
+			return fmt.Errorf("%w: memory of %d MiB", ErrLimit, memory>>20)
+		}
+	}
+	return fmt.Errorf("rendering process ended early (%s): %w", c.cmd.ProcessState, err)
+}
+
+// renderOutside renders in a child process: the one that waits, or a new one.
+func (r *Renderer) renderOutside(ctx context.Context, j job, lookup Lookup, asked *lookups) (*output, error) {
+	waiting := r.takeWarm()
+	if waiting != nil {
+		out, err := r.renderIn(ctx, waiting, j, lookup, asked)
+		if !errors.Is(err, errUnused) {
+			return out, err
+		}
+	}
+	fresh, err := startChild(ctx, r.cfg)
+	if err != nil {
+		return nil, err
+	}
+	return r.renderIn(ctx, fresh, j, lookup, asked)
+}
+
+// renderIn ends the child in any case, and has the next one wait in its place.
+func (r *Renderer) renderIn(ctx context.Context, c *child, j job, lookup Lookup, asked *lookups) (*output, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, r.cfg.Timeout, errTimeout)
+	defer cancel()
+	var ask asker
+	if lookup != nil {
+		ask = func(q question) (map[string]any, error) { return asked.ask(limited, lookup, q) }
+	}
+	// JSON may escape what it carries; the child holds the limit on what it renders itself.
+	end, err := c.render(limited, j, 8*r.cfg.OutputLimit+1<<20, ask)
+	c.kill()
+	r.prewarm(ctx)
+	switch {
+	case err == nil && asked.err != nil:
+		return nil, asked.err
+	case err == nil:
+		return end.output()
+	case limited.Err() != nil:
+		return nil, r.cutOff(limited)
+	case errors.Is(err, errTooLong):
+		return nil, fmt.Errorf("%w: output of %d bytes", ErrLimit, r.cfg.OutputLimit)
+	}
+	return nil, c.died(r.cfg.MemoryLimit, err)
+}
+
+// takeWarm takes the child that waits, if there is one.
+func (r *Renderer) takeWarm() *child {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	waiting := r.warm
+	r.warm = nil
+	return waiting
+}
+
+// prewarm has a child wait for the next rendering. It is called where a slot is held, so that there are never more
+// children than slots.
+func (r *Renderer) prewarm(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.warm != nil || !childReady.Load() {
+		return
+	}
+	// Without one, the next rendering starts its own, and reports what is wrong.
+	r.warm, _ = startChild(ctx, r.cfg)
+}
+
+// tail keeps the first bytes that are written to it, and takes the rest.
+type tail struct {
+	limit int
+	text  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	if room := t.limit - t.text.Len(); room > 0 {
+		t.text.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+// String is what was kept.
+func (t *tail) String() string { return t.text.String() }
