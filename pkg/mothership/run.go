@@ -55,7 +55,11 @@ type Operation struct {
 	CalledBack    bool // a callback of the current attempt was accepted
 	RunnerID      string
 	RetryID       string
-	FailedRetries int // different retries that failed
+	FailedRetries int    // different retries that failed
+	FailedRetryID string // the last of them
+
+	MaxTries      int
+	DeadlineAfter time.Duration // from the first acceptance
 
 	DependsOn []string
 	Reason    string
