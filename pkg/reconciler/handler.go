@@ -1,0 +1,165 @@
+package reconciler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+	"go.uber.org/zap"
+
+	"github.com/kyma-incubator/reconciler/api/reconcilerv1"
+	"github.com/kyma-incubator/reconciler/pkg/daemon"
+)
+
+const (
+	maxTaskBytes      = 16 << 20
+	retryAfterSeconds = 5
+)
+
+// Handler serves api/reconcilerv1. All errors are JSON.
+func (r *Reconciler) Handler() http.Handler {
+	mux := chi.NewRouter()
+	mux.Use(r.recover, limitBody)
+	mux.NotFound(func(w http.ResponseWriter, _ *http.Request) {
+		r.writeError(w, http.StatusNotFound, reconcilerv1.Error{Error: "no such route", Code: reconcilerv1.NotFound})
+	})
+	mux.MethodNotAllowed(func(w http.ResponseWriter, _ *http.Request) {
+		r.writeError(w, http.StatusMethodNotAllowed, reconcilerv1.Error{Error: "method not allowed", Code: reconcilerv1.InvalidRequest})
+	})
+	mux.Handle("GET /health/live", daemon.Live())
+	mux.Handle("GET /health/ready", daemon.Ready(r.Ready, 0))
+	mux.Handle("GET /metrics", daemon.Metrics(r.cfg.Registry))
+	strict := reconcilerv1.NewStrictHandlerWithOptions(&server{r: r}, nil, reconcilerv1.StrictHTTPServerOptions{
+		RequestErrorHandlerFunc:  r.badRequest,
+		ResponseErrorHandlerFunc: r.internal,
+	})
+	return reconcilerv1.HandlerWithOptions(strict, reconcilerv1.ChiServerOptions{BaseRouter: mux, ErrorHandlerFunc: r.badRequest})
+}
+
+// badRequest answers requests that can't be decoded. Errors of encoding/json name places and types, not values.
+func (r *Reconciler) badRequest(w http.ResponseWriter, _ *http.Request, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		r.writeError(w, http.StatusRequestEntityTooLarge, reconcilerv1.Error{Error: "the task is larger than 16 MiB", Code: reconcilerv1.InvalidRequest})
+		return
+	}
+	text := err.Error()
+	if errors.Is(err, io.EOF) {
+		text = "the body is empty"
+	}
+	r.writeError(w, http.StatusBadRequest, reconcilerv1.Error{Error: text, Code: reconcilerv1.InvalidRequest})
+}
+
+func (r *Reconciler) internal(w http.ResponseWriter, req *http.Request, err error) {
+	r.cfg.Log.Error("request failed", zap.String("method", req.Method), zap.String("path", req.URL.Path), zap.Error(err))
+	r.writeError(w, http.StatusInternalServerError, reconcilerv1.Error{Error: "internal error", Code: reconcilerv1.Internal})
+}
+
+func (r *Reconciler) writeError(w http.ResponseWriter, status int, body reconcilerv1.Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		r.cfg.Log.Debug("answer not written", zap.Error(err))
+	}
+}
+
+func (r *Reconciler) recover(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		defer func() {
+			if p := recover(); p != nil {
+				if p == http.ErrAbortHandler { //nolint:errorlint // a panic's value, compared as net/http does
+					panic(p)
+				}
+				r.cfg.Log.Error("panic in a request", zap.String("path", req.URL.Path), zap.Any("panic", p), zap.Stack("stack"))
+				r.writeError(w, http.StatusInternalServerError, reconcilerv1.Error{Error: "internal error", Code: reconcilerv1.Internal})
+			}
+		}()
+		next.ServeHTTP(w, req)
+	})
+}
+
+func limitBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		req.Body = http.MaxBytesReader(w, req.Body, maxTaskBytes)
+		next.ServeHTTP(w, req)
+	})
+}
+
+// server implements the generated interface.
+type server struct{ r *Reconciler }
+
+var _ reconcilerv1.StrictServerInterface = (*server)(nil)
+
+// RunTask implements POST /v1/run.
+func (s *server) RunTask(_ context.Context, request reconcilerv1.RunTaskRequestObject) (reconcilerv1.RunTaskResponseObject, error) {
+	err := s.r.Accept(*request.Body)
+	if err == nil {
+		return reconcilerv1.RunTask200JSONResponse{}, nil
+	}
+	busy := reconcilerv1.BusyJSONResponse{
+		Body:    reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.Unavailable},
+		Headers: reconcilerv1.BusyResponseHeaders{RetryAfter: retryAfterSeconds},
+	}
+	var missing *MissingDependenciesError
+	switch {
+	case errors.Is(err, ErrBadTask):
+		return reconcilerv1.RunTask400JSONResponse{ErrorJSONResponse: reconcilerv1.ErrorJSONResponse{Error: err.Error(), Code: reconcilerv1.InvalidRequest}}, nil
+	case errors.Is(err, ErrOldFence):
+		return reconcilerv1.RunTask409JSONResponse{Error: err.Error(), Code: reconcilerv1.Conflict}, nil
+	case errors.As(err, &missing):
+		var body reconcilerv1.RunTask412JSONResponse
+		body.Dependencies.Required, body.Dependencies.Missing = missing.Required, missing.Missing
+		return body, nil
+	case errors.Is(err, ErrBusy):
+		return reconcilerv1.RunTask429JSONResponse{BusyJSONResponse: busy}, nil
+	case errors.Is(err, ErrStopping):
+		return reconcilerv1.RunTask503JSONResponse{Body: busy.Body, Headers: reconcilerv1.RunTask503ResponseHeaders(busy.Headers)}, nil
+	}
+	return nil, err
+}
+
+// PutTask implements PUT /v1/run, which is the same.
+func (s *server) PutTask(ctx context.Context, request reconcilerv1.PutTaskRequestObject) (reconcilerv1.PutTaskResponseObject, error) {
+	answer, err := s.RunTask(ctx, reconcilerv1.RunTaskRequestObject{Body: request.Body})
+	if err != nil {
+		return nil, err
+	}
+	return same{answer}, nil
+}
+
+// same is the answer of POST as that of PUT.
+type same struct {
+	post reconcilerv1.RunTaskResponseObject
+}
+
+func (s same) VisitPutTaskResponse(w http.ResponseWriter) error {
+	return s.post.VisitRunTaskResponse(w)
+}
+
+// GetDependencies implements GET /v1/components/{name}/dependencies.
+func (s *server) GetDependencies(_ context.Context, request reconcilerv1.GetDependenciesRequestObject) (reconcilerv1.GetDependenciesResponseObject, error) {
+	component, err := components(s.r.cfg.Components).find(request.Name, request.Params.Version)
+	if err != nil {
+		return reconcilerv1.GetDependenciesdefaultJSONResponse{
+			StatusCode: http.StatusNotFound, Body: reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.NotFound},
+		}, nil
+	}
+	return reconcilerv1.GetDependencies200JSONResponse{Dependencies: component.dependencies(request.Params.Version)}, nil
+}
+
+// GetOperationLog implements GET /v1/operations/{correlationID}/log.
+func (s *server) GetOperationLog(_ context.Context, request reconcilerv1.GetOperationLogRequestObject) (reconcilerv1.GetOperationLogResponseObject, error) {
+	text, err := s.r.logs.read(request.CorrelationID)
+	if errors.Is(err, errNoLog) {
+		return reconcilerv1.GetOperationLogdefaultJSONResponse{
+			StatusCode: http.StatusNotFound, Body: reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.NotFound},
+		}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reconcilerv1.GetOperationLog200TextResponse(text), nil
+}
