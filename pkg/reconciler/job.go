@@ -182,7 +182,10 @@ func (j *job) try(ctx context.Context) (err error) {
 
 // ended is the outcome of work that was stopped from outside; err is what the work said, if it was begun.
 func (j *job) ended(err error) outcome {
-	cause := context.Cause(j.soft)
+	cause := context.Cause(j.hard)
+	if cause == nil {
+		cause = context.Cause(j.soft)
+	}
 	switch {
 	case errors.Is(cause, errStopped):
 		return outcome{status: reconcilerv1.CallbackStatusFailed, released: true, limit: j.cfg.FinalTimeout, err: cause}

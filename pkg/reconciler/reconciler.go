@@ -99,7 +99,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	r.mu.Unlock()
 	parts, stopParts := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
-	group.Go(func() { _ = r.engine.renderer.Run(parts) })
+	if r.engine.workspace != nil {
+		group.Go(func() { _ = r.engine.renderer.Run(parts) })
+	}
 	group.Go(func() { r.logs.run(parts) })
 	defer func() {
 		stopParts()
