@@ -98,6 +98,7 @@ func render(j job, ask asker) (*output, error) {
 		}
 		out.CRDs = append(out.CRDs, found...)
 	}
+	out.CRDs = withoutCopies(out.CRDs)
 	return out, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -89,7 +90,8 @@ func documents(file, text string) ([]*unstructured.Unstructured, error) {
 	})
 	var objects []*unstructured.Unstructured
 	for i, key := range keys {
-		fields, err := document([]byte(split[key]))
+		// The split takes the last line's end, with which Helm writes the document again: a block of text needs it.
+		fields, err := document([]byte(split[key] + "\n"))
 		if err != nil {
 			return nil, fmt.Errorf("%s, document %d: %w", file, i+1, err)
 		}
@@ -230,6 +232,19 @@ func lastOfEach(objects []*unstructured.Unstructured, namespace string) (kept []
 			object.GetKind(), object.GetName()))
 	}
 	return kept, warnings
+}
+
+// withoutCopies drops what was there before in the same form: a subchart under two names brings its CRDs twice.
+func withoutCopies(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	var kept []*unstructured.Unstructured
+	for _, object := range objects {
+		if !slices.ContainsFunc(kept, func(k *unstructured.Unstructured) bool {
+			return k.GetName() == object.GetName() && reflect.DeepEqual(k.Object, object.Object)
+		}) {
+			kept = append(kept, object)
+		}
+	}
+	return kept
 }
 
 // sortByKind puts objects into Helm's install order; kinds that it doesn't know come last, by name of the kind.
