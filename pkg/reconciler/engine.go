@@ -2,9 +2,6 @@ package reconciler
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -50,9 +47,9 @@ func (t *Task) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	digest, err := t.inputDigest(dir, cluster)
+	digest, err := t.engine.renderer.Digest(t.chartRequest(dir, cluster), chart.EngineVersion)
 	if err != nil {
-		return err
+		return Permanent(err)
 	}
 	pass := t.pass(cluster)
 	pass.InputDigest = digest
@@ -185,24 +182,6 @@ func (t *Task) chartRequest(dir string, cluster *kube.Cluster) chart.Request {
 		Dir: dir, Component: t.Component, Namespace: t.Namespace, Profile: t.Profile, Values: t.Configuration,
 		KubeVersion: cluster.KubeVersion(), APIVersions: cluster.APIVersions(),
 	}
-}
-
-// inputDigest names all that the rendering depends on.
-func (t *Task) inputDigest(dir string, cluster *kube.Cluster) (string, error) {
-	files, err := workspace.Digest(dir)
-	if err != nil {
-		return "", Permanent(fmt.Errorf("chart: %w", err))
-	}
-	request := t.chartRequest(dir, cluster)
-	text, err := json.Marshal([]any{
-		chart.EngineVersion, files, request.Component, request.Namespace, request.Profile, request.Values,
-		request.KubeVersion, request.APIVersions,
-	})
-	if err != nil {
-		return "", fmt.Errorf("digest of the input: %w", err)
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 func onWire(r apply.Resource) reconcilerv1.Resource {
