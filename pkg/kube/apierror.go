@@ -35,6 +35,9 @@ type APIError struct {
 	Reason    string
 	Causes    []Cause
 	Conflicts []Conflict
+	// Missing is, for a 404, the plural name of the kind of what is missing ("" if the path isn't served at all); it can
+	// be another one than that of the request, such as namespaces.
+	Missing string
 	// Webhook is the admission webhook that could not be called (WebhookDown) or that said no.
 	Webhook     string
 	WebhookDown bool
@@ -97,6 +100,7 @@ func newAPIError(r Request, code int, body []byte) *APIError {
 		Message string `json:"message"`
 		Reason  string `json:"reason"`
 		Details struct {
+			Kind   string `json:"kind"`
 			Causes []struct {
 				Reason  string `json:"reason"`
 				Message string `json:"message"`
@@ -114,6 +118,9 @@ func newAPIError(r Request, code int, body []byte) *APIError {
 			continue
 		}
 		e.Causes = append(e.Causes, Cause{Type: word(c.Reason), Field: c.Field, Text: lastClause(c.Reason, c.Message)})
+	}
+	if code == http.StatusNotFound {
+		e.Missing = word(status.Details.Kind)
 	}
 	e.classify(status.Message)
 	return e

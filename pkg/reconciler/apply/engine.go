@@ -9,7 +9,6 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -166,20 +165,4 @@ func set[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
-}
-
-// Apply brings the component to what it declares and waits until it is ready. Heal tells what an error means.
-func (e *Engine) Apply(ctx context.Context, p Pass) (*Report, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// Delete deletes what the inventory lists, in reverse order, and waits until it is gone. What is missing is done.
-func (e *Engine) Delete(ctx context.Context, p Pass) (*Report, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// Clean deletes the instances of the CRDs that the components created, waits for them, and after
-// Config.FinalizerLimit takes the finalizers away from those that are left.
-func (e *Engine) Clean(ctx context.Context, p Pass) (*Report, error) {
-	return nil, errors.ErrUnsupported
 }

@@ -1,0 +1,191 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kyma-incubator/reconciler/pkg/kube"
+)
+
+// Delete deletes what the inventory lists, in reverse order, each order group gone before the next, and waits until
+// all is gone; what is missing is done. Claims, volumes and what says helm.sh/resource-policy: keep stay and are
+// reported as skipped; so do CRDs that existed before us. A namespace goes only if we created it and nothing is left in
+// it. What isn't gone when ctx ends is a *NotGoneError. Without an inventory, what carries the component's label is
+// deleted.
+func (e *Engine) Delete(ctx context.Context, p Pass) (*Report, error) {
+	r, err := e.start(ctx, p)
+	if err == nil {
+		err = r.delete(ctx)
+	}
+	report := r.finish()
+	report.Objects = 0
+	return report, err
+}
+
+func (r *run) delete(ctx context.Context) error {
+	if !r.inv.exists() {
+		found, live, err := r.recover(ctx)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return nil
+		}
+		r.live = live
+		for _, e := range found {
+			e.Created = !e.key().isCRD() // nobody knows any more who created a CRD, and its instances are somebody's data
+			r.entries[e.key()] = e
+		}
+	}
+	if err := r.save(ctx, ""); err != nil {
+		return fmt.Errorf("claim the component: %w", err)
+	}
+	doom, err := r.condemn(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.deleteAll(ctx, doom); err != nil {
+		return err
+	}
+	if err := r.deleteNamespaces(ctx); err != nil {
+		return err
+	}
+	if err := r.retry(ctx, func() error { return r.e.deleteInventory(ctx, r.c, r.inv) }); err != nil {
+		return err
+	}
+	r.writes.Add(1)
+	return r.deleteInventoryNamespace(ctx)
+}
+
+// condemn finds what of the inventory is there and may be deleted.
+func (r *run) condemn(ctx context.Context) ([]doomed, error) {
+	entries := make([]entry, 0, len(r.entries))
+	for _, e := range r.entries {
+		e.Dropped = false // what isn't rendered any more is deleted as well
+		entries = append(entries, e)
+	}
+	live, err := r.observe(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		mu  sync.Mutex
+		out []doomed
+	)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(r.cfg.Parallel)
+	for _, e := range entries {
+		if e.key().isNamespace() || e.Skipped {
+			continue
+		}
+		g.Go(func() error {
+			return r.retry(gctx, func() error {
+				d, err := r.sentence(gctx, e, live[e.key()])
+				if err != nil || d == nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				out = append(out, *d)
+				return nil
+			})
+		})
+	}
+	return out, g.Wait()
+}
+
+// sentence says whether one object is deleted (nil: it stays, or is gone).
+func (r *run) sentence(ctx context.Context, e entry, live *unstructured.Unstructured) (*doomed, error) {
+	k := e.key()
+	resource, err := r.c.Stored(ctx, k.groupKind())
+	var noMatch *kube.NoMatchError
+	if errors.As(err, &noMatch) {
+		r.note(k, e.Version, ActionDeleted, StateGone, "its kind is no longer served")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if live == nil { // not with our label; perhaps without
+		live, err = r.c.GetMetadata(ctx, resource, k.namespace, k.name)
+		if kube.IsNotFound(err) {
+			r.note(k, e.Version, ActionDeleted, StateGone, "")
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	others := otherComponents(live, r.manager)
+	stays := ""
+	switch {
+	case k.kind == kindPVC && k.group == "", k.kind == kindPV && k.group == "":
+		stays = "it holds data"
+	case kept(live):
+		stays = "it says " + annotationHelmKeep + ": keep"
+	case k.isCRD() && !e.Created:
+		stays = "it existed before us"
+	case len(others) > 0:
+		stays = "component " + strings.Join(others, ", ") + " applies it too"
+	case !appliedBy(live, r.manager):
+		stays = "somebody else has made it anew"
+	default:
+		return &doomed{entry: e, uid: string(live.GetUID()), resource: resource}, nil
+	}
+	r.note(k, e.Version, ActionSkipped, StateReady, stays)
+	return nil, nil
+}
+
+// deleteAll deletes one order group after the other.
+func (r *run) deleteAll(ctx context.Context, doom []doomed) error {
+	slices.SortStableFunc(doom, func(a, b doomed) int { return deleteOrder(a.entry.key()) - deleteOrder(b.entry.key()) })
+	for start := 0; start < len(doom); {
+		order := deleteOrder(doom[start].entry.key())
+		end := start
+		for end < len(doom) && deleteOrder(doom[end].entry.key()) == order {
+			end++
+		}
+		if err := r.deleteGroup(ctx, doom[start:end]); err != nil {
+			return err
+		}
+		if !r.p.NoWait {
+			if err := r.waitAllGone(ctx, doom[start:end]); err != nil {
+				return err
+			}
+		}
+		start = end
+	}
+	return nil
+}
+
+func (r *run) deleteGroup(ctx context.Context, group []doomed) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(r.cfg.Parallel)
+	for _, d := range group {
+		g.Go(func() error {
+			err := r.retry(gctx, func() error {
+				return r.c.Delete(gctx, d.resource, d.entry.Namespace, d.entry.Name,
+					kube.DeleteOptions{Propagation: "Foreground", UID: d.uid})
+			})
+			switch {
+			case err == nil:
+				r.writes.Add(1)
+				r.note(d.entry.key(), d.entry.Version, ActionDeleted, StatePending, "")
+				return nil
+			case kube.IsNotFound(err):
+				return nil
+			default:
+				r.note(d.entry.key(), d.entry.Version, "", StateFailed, briefly(err))
+				return err
+			}
+		})
+	}
+	return g.Wait()
+}

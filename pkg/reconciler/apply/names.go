@@ -1,0 +1,193 @@
+package apply
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// What our objects carry, and what charts may write on theirs.
+const (
+	LabelManagedBy = "reconciler.kyma-project.io/managed-by"
+	LabelComponent = "reconciler.kyma-project.io/component"
+	labelInventory = "reconciler.kyma-project.io/inventory"
+	managedBy      = "reconciler"
+
+	AnnotationDigest         = "reconciler.kyma-project.io/digest"
+	AnnotationRecreate       = "reconciler.kyma-project.io/recreate"
+	AnnotationIgnorePodState = "reconciler.kyma-project.io/ignore-pod-state"
+	annotationHelmKeep       = "helm.sh/resource-policy"
+
+	managerPrefix    = "reconciler/"
+	managerNamespace = managerPrefix + "namespaces"
+	inventoryType    = "reconciler.kyma-project.io/inventory"
+
+	kindNamespace = "Namespace"
+	kindCRD       = "CustomResourceDefinition"
+	kindSecret    = "Secret"
+	kindPVC       = "PersistentVolumeClaim"
+	kindPV        = "PersistentVolume"
+	kindJob       = "Job"
+	kindPod       = "Pod"
+)
+
+// Manager is the field manager of a component.
+func Manager(component string) string { return managerPrefix + component }
+
+// isSubdomain is what the API takes as the name of a Secret.
+var isSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`) //nolint:gochecknoglobals // compiled once
+
+// inventoryName is the name of a component's inventory. Component names differ in more than case, but they may hold what
+// the name of a Secret may not; those get a digest, so that two never meet.
+func inventoryName(component string) string {
+	lower := strings.ToLower(component)
+	if isSubdomain.MatchString(lower) {
+		return "reconciler." + lower
+	}
+	sum := sha256.Sum256([]byte(lower))
+	safe := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(lower, "-"), "-")
+	return "reconciler." + safe + "." + hex.EncodeToString(sum[:4])
+}
+
+// key is what makes an object the same object, whatever version it is written in.
+type key struct{ group, kind, namespace, name string }
+
+func keyOf(obj *unstructured.Unstructured) key {
+	return key{
+		group: obj.GroupVersionKind().Group, kind: obj.GetKind(),
+		namespace: obj.GetNamespace(), name: obj.GetName(),
+	}
+}
+
+func (k key) groupKind() schema.GroupKind { return schema.GroupKind{Group: k.group, Kind: k.kind} }
+
+func (k key) String() string {
+	if k.namespace == "" {
+		return k.kind + " " + k.name
+	}
+	return k.kind + " " + k.namespace + "/" + k.name
+}
+
+func (k key) isCRD() bool       { return k.kind == kindCRD && k.group == "apiextensions.k8s.io" }
+func (k key) isNamespace() bool { return k.kind == kindNamespace && k.group == "" }
+
+// runsOnce says that the object does its work once: missing afterwards isn't drift.
+func (k key) runsOnce() bool {
+	return k.kind == kindJob && k.group == "batch" || k.kind == kindPod && k.group == ""
+}
+
+// digestOf is a digest of the canonical JSON (sorted keys).
+func digestOf(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:16])
+}
+
+// managed is one entry of managedFields. It is read from the object as it is, since converting it is slow.
+type managed struct {
+	manager, operation, subresource, apiVersion string
+	fields                                      map[string]any
+}
+
+func managedFields(obj *unstructured.Unstructured) []managed {
+	metadata, _ := obj.Object["metadata"].(map[string]any)
+	raw, _ := metadata["managedFields"].([]any)
+	out := make([]managed, 0, len(raw))
+	for _, item := range raw {
+		m, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		entry := managed{}
+		entry.manager, _ = m["manager"].(string)
+		entry.operation, _ = m["operation"].(string)
+		entry.subresource, _ = m["subresource"].(string)
+		entry.apiVersion, _ = m["apiVersion"].(string)
+		entry.fields, _ = m["fieldsV1"].(map[string]any)
+		out = append(out, entry)
+	}
+	return out
+}
+
+func (m managed) applied() bool { return m.operation == "Apply" && m.subresource == "" }
+
+func (m managed) scales() bool {
+	if m.subresource != "scale" {
+		return false
+	}
+	_, ok, _ := unstructured.NestedFieldNoCopy(m.fields, "f:spec", "f:replicas")
+	return ok
+}
+
+// ownFields is the digest of the component's own entry in managedFields ("" if there is none). That entry loses a field
+// when anybody changes or removes a value of ours. A replica count that was taken through the scale subresource counts
+// as still ours: whoever scales may.
+func ownFields(obj *unstructured.Unstructured, manager string) string {
+	own := map[string]any{}
+	entries := managedFields(obj)
+	for _, m := range entries {
+		if m.manager == manager && m.applied() {
+			own[m.apiVersion] = m.fields
+		}
+	}
+	if len(own) == 0 {
+		return ""
+	}
+	if scaledByOthers(obj) {
+		for version, fields := range own {
+			own[version] = withReplicas(fields)
+		}
+	}
+	return digestOf(own)
+}
+
+func withReplicas(fields any) any {
+	m, ok := fields.(map[string]any)
+	if !ok {
+		return fields
+	}
+	m = maps.Clone(m)
+	spec, _ := m["f:spec"].(map[string]any)
+	spec = maps.Clone(spec)
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	spec["f:replicas"] = map[string]any{}
+	m["f:spec"] = spec
+	return m
+}
+
+// scaledByOthers says whether somebody set the replicas through the scale subresource.
+func scaledByOthers(obj *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(managedFields(obj), managed.scales)
+}
+
+// appliedBy says whether the manager has an apply entry on the object.
+func appliedBy(obj *unstructured.Unstructured, manager string) bool {
+	return slices.ContainsFunc(managedFields(obj), func(m managed) bool { return m.manager == manager && m.applied() })
+}
+
+// otherComponents lists the other components that have an apply entry on the object.
+func otherComponents(obj *unstructured.Unstructured, manager string) []string {
+	var others []string
+	for _, m := range managedFields(obj) {
+		if m.applied() && m.manager != manager && m.manager != managerNamespace && strings.HasPrefix(m.manager, managerPrefix) {
+			others = append(others, strings.TrimPrefix(m.manager, managerPrefix))
+		}
+	}
+	return others
+}
+
+func kept(obj *unstructured.Unstructured) bool {
+	return obj.GetAnnotations()[annotationHelmKeep] == "keep"
+}
