@@ -1,0 +1,314 @@
+package apply_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kyma-incubator/reconciler/pkg/kube"
+	"github.com/kyma-incubator/reconciler/pkg/reconciler/apply"
+	"github.com/kyma-incubator/reconciler/test/kubetest"
+)
+
+// counter counts requests by method; watches are counted apart.
+type counter struct {
+	base http.RoundTripper
+	mu   sync.Mutex
+	seen []string
+}
+
+func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	c.seen = append(c.seen, req.Method+" "+req.URL.RequestURI())
+	c.mu.Unlock()
+	return c.base.RoundTrip(req)
+}
+
+func (c *counter) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = nil
+}
+
+func (c *counter) requests() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.seen...)
+}
+
+func (c *counter) writes() []string {
+	var out []string
+	for _, r := range c.requests() {
+		if !strings.HasPrefix(r, "GET ") {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// fixture is one component in the test cluster, with an inventory namespace of its own.
+type fixture struct {
+	t       testing.TB
+	cluster *kube.Cluster
+	count   *counter
+	engine  *apply.Engine
+	pass    apply.Pass
+	invNS   string
+	ns      string
+	renders int
+}
+
+type option func(*apply.Config, *apply.Pass)
+
+func newFixture(t testing.TB, opts ...option) *fixture {
+	t.Helper()
+	return newFixtureOn(t, kubetest.Start(t), opts...)
+}
+
+func newFixtureOn(t testing.TB, kt *kubetest.Cluster, opts ...option) *fixture {
+	t.Helper()
+	f := &fixture{t: t, count: &counter{}, ns: kt.Namespace(t)}
+	clusters := kube.NewClusters(kube.Config{
+		AllowLoopback: true, QPS: -1,
+		Wrap: func(base http.RoundTripper) http.RoundTripper { f.count.base = base; return f.count },
+	})
+	t.Cleanup(clusters.Close)
+	var err error
+	f.cluster, err = clusters.Get(ctxOf(t), kube.Kubeconfig(kt.Kubeconfig()))
+	require.NoError(t, err)
+	f.invNS = kt.Name(t)
+	cfg := apply.Config{
+		InventoryNamespace: f.invNS, RetryDelay: 20 * time.Millisecond, MaxRetryDelay: 200 * time.Millisecond,
+		PollInterval: 50 * time.Millisecond,
+	}
+	f.pass = apply.Pass{
+		Cluster: f.cluster, Component: kt.Name(t), Namespace: f.ns, Fence: 1, CorrelationID: "c1", InputDigest: "in1",
+	}
+	for _, o := range opts {
+		o(&cfg, &f.pass)
+	}
+	f.engine = apply.New(cfg)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_ = f.cluster.Delete(ctx, resource("v1", "Namespace", "namespaces", false), "", f.invNS, kube.DeleteOptions{})
+	})
+	f.count.reset()
+	return f
+}
+
+func ctxOf(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// as returns the pass of another component in the same cluster.
+func (f *fixture) as(component string) *fixture {
+	other := *f
+	other.pass.Component = component
+	return &other
+}
+
+func (f *fixture) render(manifests ...string) *fixture {
+	f.pass.Render = func(context.Context) (*apply.Rendered, error) {
+		f.renders++
+		return &apply.Rendered{Objects: objects(f.t, manifests...)}, nil
+	}
+	return f
+}
+
+func (f *fixture) input(digest string) *fixture {
+	f.pass.InputDigest = digest
+	return f
+}
+
+func (f *fixture) apply() *apply.Report {
+	f.t.Helper()
+	report, err := f.tryApply()
+	require.NoError(f.t, err)
+	return report
+}
+
+func (f *fixture) tryApply() (*apply.Report, error) {
+	f.t.Helper()
+	return f.engine.Apply(ctxOf(f.t), f.pass)
+}
+
+func (f *fixture) applyFor(d time.Duration) (*apply.Report, error) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), d)
+	defer cancel()
+	return f.engine.Apply(ctx, f.pass)
+}
+
+func (f *fixture) delete() *apply.Report {
+	f.t.Helper()
+	report, err := f.engine.Delete(ctxOf(f.t), f.pass)
+	require.NoError(f.t, err)
+	return report
+}
+
+func objects(t testing.TB, manifests ...string) []*unstructured.Unstructured {
+	t.Helper()
+	var out []*unstructured.Unstructured
+	for _, doc := range strings.Split(strings.Join(manifests, "\n---\n"), "\n---\n") {
+		if strings.TrimSpace(doc) == "" {
+			continue
+		}
+		obj := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(doc), &obj.Object), doc)
+		out = append(out, obj)
+	}
+	return out
+}
+
+func resource(apiVersion, kind, plural string, namespaced bool) kube.Resource {
+	return kube.Resource{GVK: schema.FromAPIVersionAndKind(apiVersion, kind), Plural: plural, Namespaced: namespaced}
+}
+
+func (f *fixture) resourceOf(apiVersion, kind string) kube.Resource {
+	f.t.Helper()
+	r, err := f.cluster.ResourceFor(schema.FromAPIVersionAndKind(apiVersion, kind))
+	if err != nil {
+		require.NoError(f.t, f.cluster.Refresh(ctxOf(f.t)))
+		r, err = f.cluster.ResourceFor(schema.FromAPIVersionAndKind(apiVersion, kind))
+	}
+	require.NoError(f.t, err)
+	return r
+}
+
+func (f *fixture) get(apiVersion, kind, name string) *unstructured.Unstructured {
+	f.t.Helper()
+	obj, err := f.cluster.Get(ctxOf(f.t), f.resourceOf(apiVersion, kind), f.ns, name)
+	require.NoError(f.t, err)
+	return obj
+}
+
+func (f *fixture) gone(apiVersion, kind, name string) bool {
+	f.t.Helper()
+	_, err := f.cluster.Get(ctxOf(f.t), f.resourceOf(apiVersion, kind), f.ns, name)
+	if err != nil {
+		require.True(f.t, kube.IsNotFound(err), "%v", err)
+	}
+	return err != nil
+}
+
+// edit changes an object as a person or another program would, by an update with that manager.
+func (f *fixture) edit(manager, apiVersion, kind, name string, change func(obj map[string]any)) {
+	f.t.Helper()
+	r := f.resourceOf(apiVersion, kind)
+	require.Eventually(f.t, func() bool {
+		obj := f.get(apiVersion, kind, name)
+		change(obj.Object)
+		_, err := f.cluster.Update(ctxOf(f.t), r, obj, manager)
+		if kube.IsConflict(err) {
+			return false
+		}
+		require.NoError(f.t, err)
+		return true
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+func (f *fixture) create(manifest string) {
+	f.t.Helper()
+	for _, obj := range objects(f.t, manifest) {
+		r := f.resourceOf(obj.GetAPIVersion(), obj.GetKind())
+		if r.Namespaced && obj.GetNamespace() == "" {
+			obj.SetNamespace(f.ns)
+		}
+		_, err := f.cluster.Create(ctxOf(f.t), r, obj, "somebody", false)
+		require.NoError(f.t, err)
+	}
+}
+
+func (f *fixture) remove(apiVersion, kind, name string) {
+	f.t.Helper()
+	require.NoError(f.t, f.cluster.Delete(ctxOf(f.t), f.resourceOf(apiVersion, kind), f.ns, name,
+		kube.DeleteOptions{Propagation: "Background"}))
+	require.Eventually(f.t, func() bool { return f.gone(apiVersion, kind, name) }, 20*time.Second, 20*time.Millisecond)
+}
+
+func nested[T any](t testing.TB, obj *unstructured.Unstructured, path ...string) T {
+	t.Helper()
+	v, ok, err := unstructured.NestedFieldNoCopy(obj.Object, path...)
+	require.NoError(t, err)
+	require.True(t, ok, "no %v", path)
+	typed, ok := v.(T)
+	require.True(t, ok, "%v is %T", path, v)
+	return typed
+}
+
+func find(report *apply.Report, kind, name string) (apply.Resource, bool) {
+	for _, r := range report.Resources {
+		if r.Kind == kind && r.Name == name {
+			return r, true
+		}
+	}
+	return apply.Resource{}, false
+}
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {key: %q}", name, value)
+}
+
+func deployment(name, image string, replicas int, podAnnotations ...string) string {
+	return fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  replicas: %[3]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata:
+      labels: {app: %[1]s}
+      annotations: {%[4]s}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: main, image: %[2]q}]`, name, image, replicas, strings.Join(podAnnotations, ", "))
+}
+
+const (
+	waitFor = 20 * time.Second
+	tick    = 20 * time.Millisecond
+)
+
+func (f *fixture) renderObjects(objs ...*unstructured.Unstructured) *fixture {
+	f.pass.Render = func(context.Context) (*apply.Rendered, error) {
+		f.renders++
+		return &apply.Rendered{Objects: objs}, nil
+	}
+	return f
+}
+
+// scale changes the replicas through the scale subresource, as an autoscaler does, and waits until the controller did it.
+func scale(t *testing.T, f *fixture, kind, name string, replicas int64) {
+	t.Helper()
+	r := f.resourceOf("apps/v1", kind)
+	_, err := f.cluster.Do(ctxOf(t), kube.Request{
+		Verb: "scale", Kind: kind, Method: http.MethodPatch, Path: r.Path(f.ns, name) + "/scale",
+		ContentType: kube.MergePatch, Body: fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas),
+	})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		n, _, _ := unstructured.NestedInt64(f.get("apps/v1", kind, name).Object, "status", "readyReplicas")
+		return n == replicas
+	}, waitFor, tick)
+}
+
+func or(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
