@@ -131,7 +131,6 @@ func (t *Task) pass(cluster *kube.Cluster) apply.Pass {
 		Cluster: cluster, Component: t.Component, Namespace: t.Namespace, Fence: t.wire.Fence, CorrelationID: t.CorrelationID,
 		Check: t.own.Check,
 		Progress: func(r apply.Resource) {
-			t.note(onWire(r))
 			if t.engine.progress != nil {
 				t.engine.progress(t.CorrelationID, onWire(r))
 			}
