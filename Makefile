@@ -1,0 +1,78 @@
+# `make` lists the targets. Those that need more than Go install it themselves
+# where they can (test/setup.sh); tools and the test cluster are built into bin/.
+
+.DEFAULT_GOAL := help
+BIN     := $(CURDIR)/bin
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X github.com/kyma-incubator/reconciler/pkg/daemon.version=$(VERSION)
+TOOL    := cd test/tools && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
+
+# One cluster for all tests of a run, unless the caller brings one.
+WITH_CLUSTER := $(if $(KUBECONFIG_TEST),,$(BIN)/testcluster up --)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build $(if $(KUBECONFIG),,$(BIN)/testcluster) ## the main job, end to end (KUBECONFIG=FILE: on that cluster; KEEP=1: leave it running)
+	@go run ./test/demo
+
+.PHONY: test
+test: setup $(BIN)/testcluster ## all tests but e2e, with the race detector
+	@$(WITH_CLUSTER) go test -race -timeout 20m $$(go list ./... | grep -v /e2e)
+
+.PHONY: e2e
+e2e: setup $(BIN)/testcluster ## the built programs as processes, killed and started again
+	@$(WITH_CLUSTER) go test -count=1 -timeout 30m ./e2e/...
+
+.PHONY: bench
+bench: setup build $(BIN)/testcluster $(BIN)/helm ## throughput and latency, beside a loop that does the bare steps
+	@cd test/bench && go run .
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## rules and import walls of .golangci.yml
+	@$(BIN)/golangci-lint run ./...
+
+.PHONY: generate
+generate: $(BIN)/oapi-codegen ## servers, clients and types from the OpenAPI documents
+	@PATH="$(BIN):$$PATH" go generate ./api/...
+
+.PHONY: build
+build: ## both programs into bin/, also for darwin/arm64
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/darwin-arm64/ ./cmd/...
+
+.PHONY: verify
+verify: generated lint test build ## all that must pass before a merge
+
+.PHONY: generated
+generated: $(BIN)/oapi-codegen
+	@sum() { find api -name '*.gen.go' -exec cksum {} + | sort; }; \
+	before=$$(sum) && $(MAKE) --no-print-directory generate && after=$$(sum) && \
+	if [ "$$before" != "$$after" ]; then echo "generated files were not up to date: commit what make generate wrote" >&2; exit 1; fi
+
+.PHONY: clean
+clean: ## remove what was built here
+	@rm -rf bin
+
+# A C compiler for the race detector, the programs of a PostgreSQL server.
+.PHONY: setup
+setup:
+	@test/setup.sh cc postgresql
+
+# Decides itself whether there is anything to build.
+.PHONY: $(BIN)/testcluster
+$(BIN)/testcluster:
+	@cd test/cluster && go run ./build -link $@ >/dev/null
+
+$(BIN)/golangci-lint: test/tools/go.mod
+	@echo "building golangci-lint, about a minute the first time"
+	@$(TOOL) -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(BIN)/oapi-codegen: test/tools/go.mod
+	@$(TOOL) -o $@ github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
+
+$(BIN)/helm: test/cluster/helm/go.mod
+	@echo "building helm, about a minute the first time"
+	@cd test/cluster/helm && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $@ helm.sh/helm/v3/cmd/helm
