@@ -151,7 +151,7 @@ type server struct{ cfg Config }
 
 var _ mothershipv1.StrictServerInterface = (*server)(nil)
 
-// bounded limits the size of a body and the time of the work, and turns a panic into an error like any other.
+// bounded limits the size of a body and the time of the work, refuses a broken query, and turns a panic into an error like any other.
 func (s *server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -165,6 +165,10 @@ func (s *server) bounded(next http.Handler) http.Handler {
 		if r.ContentLength > s.cfg.MaxBody {
 			w.Header().Set("Connection", "close")
 			s.renderError(w, r, &http.MaxBytesError{Limit: s.cfg.MaxBody})
+			return
+		}
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil { // Else a parameter that can't be read would just be missing.
+			s.renderError(w, r, invalid("query", "can't be read"))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, s.cfg.MaxBody)
