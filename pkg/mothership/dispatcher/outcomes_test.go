@@ -174,4 +174,3 @@ func (c closing) Close() error {
 	c.closed <- struct{}{}
 	return c.Conn.Close()
 }
-
