@@ -1,8 +1,13 @@
 package apply_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kyma-incubator/reconciler/pkg/kube"
@@ -167,7 +173,7 @@ func objects(t testing.TB, manifests ...string) []*unstructured.Unstructured {
 			continue
 		}
 		obj := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte(doc), &obj.Object), doc)
+		require.NoError(t, unmarshal(doc, &obj.Object), doc)
 		out = append(out, obj)
 	}
 	return out
@@ -311,4 +317,50 @@ func or(a, b string) string {
 		return b
 	}
 	return a
+}
+
+// unmarshal reads YAML with whole numbers as int64, as objects from a renderer have them.
+func unmarshal(doc string, into *map[string]any) error {
+	raw, err := yaml.YAMLToJSON([]byte(doc))
+	if err != nil {
+		return err
+	}
+	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
+}
+
+func (f *fixture) inventorySecret() *unstructured.Unstructured {
+	f.t.Helper()
+	secret, err := f.cluster.Get(ctxOf(f.t), f.resourceOf("v1", "Secret"), f.invNS, "reconciler."+f.pass.Component)
+	require.NoError(f.t, err)
+	return secret
+}
+
+// inventory reads the inventory as JSON.
+func (f *fixture) inventory() map[string]any {
+	f.t.Helper()
+	packed, err := base64.StdEncoding.DecodeString(nested[string](f.t, f.inventorySecret(), "data", "inventory"))
+	require.NoError(f.t, err)
+	zip, err := gzip.NewReader(bytes.NewReader(packed))
+	require.NoError(f.t, err)
+	raw, err := io.ReadAll(zip)
+	require.NoError(f.t, err)
+	out := map[string]any{}
+	require.NoError(f.t, json.Unmarshal(raw, &out))
+	return out
+}
+
+func (f *fixture) patchInventory(change func(map[string]any)) {
+	f.t.Helper()
+	inv := f.inventory()
+	change(inv)
+	raw, err := json.Marshal(inv)
+	require.NoError(f.t, err)
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, err = zip.Write(raw)
+	require.NoError(f.t, err)
+	require.NoError(f.t, zip.Close())
+	_, err = f.cluster.Patch(ctxOf(f.t), f.resourceOf("v1", "Secret"), f.invNS, "reconciler."+f.pass.Component, kube.MergePatch,
+		map[string]any{"data": map[string]any{"inventory": packed.Bytes()}}, "somebody")
+	require.NoError(f.t, err)
 }
