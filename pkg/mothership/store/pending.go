@@ -18,18 +18,6 @@ var ErrLocked = errors.New("the database file is in use by another process")
 // ErrKeyset says that the keyset can't decrypt what the database holds.
 var ErrKeyset = errors.New("the keyset does not fit the database")
 
-// Keys is a keyset.
-type Keys struct{}
-
-// NewKeys makes a keyset in memory.
-func NewKeys() (*Keys, error) { return nil, errors.ErrUnsupported }
-
-// LoadKeys reads a keyset file.
-func LoadKeys(path string) (*Keys, error) { return nil, errors.ErrUnsupported }
-
-// CreateKeys writes a new keyset file, 0600; it never overwrites one.
-func CreateKeys(path string) error { return errors.ErrUnsupported }
-
 // Config is what a store needs.
 type Config struct {
 	URL        string // postgres://…, sqlite:/path/file.db, sqlite::memory:
