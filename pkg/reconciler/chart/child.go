@@ -103,10 +103,14 @@ func (c *child) answer(q question, ask asker) error {
 	return send(c.in, toChild{Answer: &answer{Object: text}})
 }
 
-// died says why a child is gone that should be there.
+// died says why a child is gone that should be there. What it wrote may hold memory contents, and isn't passed on.
 func (c *child) died(memory int64, err error) error {
 	text := c.stderr.String()
-	for _, sign := range []string{"out of memory", "cannot allocate memory", "stack overflow", "stack exceeds", "failed to create new OS thread"} {
+	for _, sign := range []string{
+		"out of memory", "cannot allocate memory", "map pages in", "too many retries", // the heap
+		"pthread_create failed", "failed to create new OS thread", // a thread's stack
+		"stack overflow", "stack exceeds",
+	} {
 		if strings.Contains(text, sign) {
 			return fmt.Errorf("%w: memory of %d MiB", ErrLimit, memory>>20)
 		}

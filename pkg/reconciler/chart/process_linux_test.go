@@ -50,7 +50,7 @@ func alive(pid int) bool {
 func TestChildren(t *testing.T) {
 	me := os.Getpid()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := chart.NewRenderer(chart.Config{Timeout: time.Second, MemoryLimit: 300 << 20})
+	r := chart.NewRenderer(chart.Config{Timeout: 5 * time.Second, MemoryLimit: 300 << 20})
 	var group errgroup.Group
 	group.Go(func() error { return r.Run(ctx) })
 	t.Cleanup(func() {
