@@ -29,6 +29,6 @@ func newCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newStartCommand())
+	root.AddCommand(newStartCommand(), newLocalCommand())
 	return root
 }

@@ -64,6 +64,32 @@ func Cleaner() Component {
 	}
 }
 
+// Rendering serves every component and the CRDs by rendering alone: it hands the objects to out, and nothing is written
+// to the cluster. out may be called concurrently.
+func Rendering(out func(component string, objects []*unstructured.Unstructured)) []Component {
+	render := func(ctx context.Context, task *Task) error {
+		objects, err := task.Render(ctx)
+		if err != nil {
+			return err
+		}
+		out(task.Component, objects)
+		return nil
+	}
+	crds := func(ctx context.Context, task *Task) error {
+		rendered, _, err := task.crds()
+		if err != nil {
+			return err
+		}
+		out(task.Component, rendered.CRDs)
+		return nil
+	}
+	refuse := func(context.Context, *Task) error { return Permanent(errors.New("a delete isn't rendered")) }
+	return []Component{
+		{Name: "base", Fallback: true, Reconcile: Actions{Main: render}, Delete: Actions{Main: refuse}},
+		{Name: "CRDs", Reconcile: Actions{Main: crds}, Delete: Actions{Main: refuse}},
+	}
+}
+
 type components []Component
 
 func (c components) validate() error {

@@ -21,25 +21,9 @@ import (
 
 // applyCRDs applies the CRDs of the task's version, in the order of their files.
 func applyCRDs(ctx context.Context, task *Task) error {
-	w, err := task.workspace()
+	rendered, digest, err := task.crds()
 	if err != nil {
 		return err
-	}
-	dir, found, err := w.CRDs(task.Version)
-	if err != nil {
-		return Permanent(err)
-	}
-	rendered := &apply.Rendered{}
-	digest := "no CRDs"
-	if found {
-		if digest, err = workspace.Digest(dir); err != nil {
-			return Permanent(fmt.Errorf("CRDs: %w", err))
-		}
-		if rendered.CRDs, err = readCRDs(dir); err != nil {
-			return Permanent(fmt.Errorf("CRDs of version %q: %w", task.Version, err))
-		}
-	} else {
-		task.Log.Info("the version has no CRDs")
 	}
 	cluster, err := task.Cluster(ctx)
 	if err != nil {
@@ -49,6 +33,31 @@ func applyCRDs(ctx context.Context, task *Task) error {
 	pass.InputDigest = digest
 	pass.Render = func(context.Context) (*apply.Rendered, error) { return rendered, nil }
 	return task.do(ctx, pass, task.engine.applier.Apply)
+}
+
+// crds reads the CRDs of the task's version, and names what was read by a digest.
+func (t *Task) crds() (*apply.Rendered, string, error) {
+	w, err := t.workspace()
+	if err != nil {
+		return nil, "", err
+	}
+	dir, found, err := w.CRDs(t.Version)
+	if err != nil {
+		return nil, "", Permanent(err)
+	}
+	if !found {
+		t.Log.Info("the version has no CRDs")
+		return &apply.Rendered{}, "no CRDs", nil
+	}
+	digest, err := workspace.Digest(dir)
+	if err != nil {
+		return nil, "", Permanent(fmt.Errorf("CRDs: %w", err))
+	}
+	crds, err := readCRDs(dir)
+	if err != nil {
+		return nil, "", Permanent(fmt.Errorf("CRDs of version %q: %w", t.Version, err))
+	}
+	return &apply.Rendered{CRDs: crds}, digest, nil
 }
 
 func readCRDs(dir string) ([]*unstructured.Unstructured, error) {

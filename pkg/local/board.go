@@ -1,0 +1,201 @@
+package local
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kyma-incubator/reconciler/api/reconcilerv1"
+	"github.com/kyma-incubator/reconciler/pkg/mothership"
+)
+
+// board keeps what is known of each component and tells OnStatus.
+type board struct {
+	cfg Config
+
+	mu      sync.Mutex
+	order   []string
+	entries map[string]*entry
+	byID    map[string]string // correlation ID: component
+	objects []ComponentObjects
+}
+
+type entry struct {
+	Status
+	began   time.Time
+	changed map[string]bool
+}
+
+func newBoard(cfg Config) *board {
+	return &board{cfg: cfg, entries: map[string]*entry{}, byID: map[string]string{}}
+}
+
+// plan shows all operations of the run, in their order.
+func (b *board) plan(operations []mothership.Operation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, op := range operations {
+		b.byID[op.CorrelationID] = op.Component
+		if b.entries[op.Component] == nil {
+			b.tell(b.entry(op.Component))
+		}
+	}
+}
+
+// entry is called with the lock held, as is tell.
+func (b *board) entry(component string) *entry {
+	e := b.entries[component]
+	if e == nil {
+		e = &entry{Status: Status{Component: component, State: Waiting}, changed: map[string]bool{}}
+		b.entries[component] = e
+		b.order = append(b.order, component)
+	}
+	return e
+}
+
+func (b *board) tell(e *entry) {
+	if !e.began.IsZero() && !e.State.Final() {
+		e.Duration = time.Since(e.began)
+	}
+	e.Changed = len(e.changed)
+	status := e.Status
+	status.Warnings = slices.Clone(e.Warnings)
+	b.cfg.OnStatus(status)
+}
+
+// handedOver is told of each task before it is taken.
+func (b *board) handedOver(task reconcilerv1.Task) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.byID[task.CorrelationID] = task.Component
+	e := b.entry(task.Component)
+	if e.began.IsZero() {
+		e.began = time.Now()
+	}
+	e.State = Running
+	b.tell(e)
+}
+
+// refused is told of each task that wasn't taken; it comes again.
+func (b *board) refused(task reconcilerv1.Task) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entry(task.Component)
+	e.State, e.began, e.Duration = Waiting, time.Time{}, 0
+	b.tell(e)
+}
+
+// called is told of each callback that the store took.
+func (b *board) called(correlationID string, m reconcilerv1.CallbackMessage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entry(b.byID[correlationID])
+	before := e.Status
+	e.Reason = m.Error
+	for _, warning := range m.Warnings {
+		if !slices.Contains(e.Warnings, warning) {
+			e.Warnings = append(e.Warnings, warning)
+		}
+	}
+	switch m.Status {
+	case reconcilerv1.CallbackStatusRunning, reconcilerv1.CallbackStatusNotstarted:
+		e.State = Running
+	case reconcilerv1.CallbackStatusFailed:
+		e.State = Retrying
+		if m.Released {
+			e.State = Stopped
+		}
+	case reconcilerv1.CallbackStatusError:
+		e.State, e.Waiting = Failed, ""
+	case reconcilerv1.CallbackStatusSuccess:
+		e.State, e.Waiting = b.good(), ""
+	}
+	if e.State.Final() {
+		e.Duration = time.Since(e.began)
+	}
+	if e.State != before.State || e.Reason != before.Reason || len(e.Warnings) != len(before.Warnings) {
+		b.tell(e)
+	}
+}
+
+func (b *board) good() State {
+	switch {
+	case b.cfg.DryRun:
+		return Rendered
+	case b.cfg.Delete:
+		return Deleted
+	}
+	return Ready
+}
+
+// heard is told of each object that something happened to.
+func (b *board) heard(correlationID string, r reconcilerv1.Resource) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entry(b.byID[correlationID])
+	name := r.Kind + " " + r.Name
+	if r.Namespace != "" {
+		name = r.Kind + " " + r.Namespace + "/" + r.Name
+	}
+	if r.Action != "" && r.Action != "unchanged" && r.Action != "skipped" {
+		e.changed[name] = true
+	}
+	e.Waiting = ""
+	if r.State == "pending" || r.State == "failed" {
+		e.Waiting = name
+		if r.Message != "" {
+			e.Waiting = fmt.Sprintf("%s: %s", name, r.Message)
+		}
+	}
+	b.tell(e)
+}
+
+// rendered is told of the objects of a dry run.
+func (b *board) rendered(component string, objects []*unstructured.Unstructured) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.objects = slices.DeleteFunc(b.objects, func(c ComponentObjects) bool { return c.Component == component })
+	b.objects = append(b.objects, ComponentObjects{Component: component, Objects: objects})
+}
+
+// result adds what only the store knows: what was never begun, or ended without a callback.
+func (b *board) result(operations []mothership.Operation, ok bool) Result {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	result := Result{OK: ok, Objects: b.objects}
+	for _, op := range operations {
+		e := b.entry(op.Component)
+		before := e.State
+		switch op.State {
+		case mothership.StateDone:
+			e.State = b.good()
+		case mothership.StateError:
+			e.State = Failed
+		case mothership.StateNew, mothership.StateInProgress, mothership.StateFailed, mothership.StateClientError,
+			mothership.StateOrphan, mothership.StateCancelled:
+			switch {
+			case !e.began.IsZero():
+				e.State = Stopped
+			case op.State == mothership.StateCancelled:
+				e.State = Skipped
+			}
+		}
+		if e.Reason == "" && !e.State.Good() && op.Reason != "" {
+			e.Reason = op.Reason
+		}
+		if e.State != before {
+			b.tell(e)
+		}
+		result.OK = result.OK && e.State.Good()
+	}
+	for _, name := range b.order {
+		e := b.entries[name]
+		status := e.Status
+		status.Changed, status.Warnings = len(e.changed), slices.Clone(e.Warnings)
+		result.Components = append(result.Components, status)
+	}
+	return result
+}
