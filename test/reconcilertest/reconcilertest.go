@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -95,6 +96,16 @@ type Reconciler struct {
 // Start starts a stub that succeeds, and stops it when the test ends.
 func Start(t testing.TB) *Reconciler {
 	t.Helper()
+	return StartOn(t, "127.0.0.1:0")
+}
+
+// StartOn starts a stub on an address.
+func StartOn(t testing.TB, address string) *Reconciler {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatalf("start the scripted component reconciler: %v", err)
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	r := &Reconciler{
 		ctx: ctx, client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
@@ -103,7 +114,10 @@ func Start(t testing.TB) *Reconciler {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/run", r.run)
-	r.server = httptest.NewServer(mux)
+	r.server = httptest.NewUnstartedServer(mux)
+	_ = r.server.Listener.Close()
+	r.server.Listener = listener
+	r.server.Start()
 	t.Cleanup(func() {
 		cancel()
 		r.server.Close()
