@@ -17,7 +17,7 @@ import (
 )
 
 // managed selects what the control plane applied.
-const managed = "app.kubernetes.io/managed-by=reconciler"
+const managed = "reconciler.kyma-project.io/managed-by=reconciler"
 
 // cluster looks at the Kubernetes cluster from outside, as a person with kubectl would.
 type cluster struct {
@@ -116,15 +116,23 @@ func differing(before, after map[string]string) []string {
 	return names
 }
 
-// versions maps each managed object to its UID and resourceVersion: any write shows.
-func (c *cluster) versions(ctx context.Context) (map[string]string, error) {
+// contents maps each managed object to all of it but its status, which controllers go on writing: any other write shows.
+func (c *cluster) contents(ctx context.Context) (map[string]string, error) {
 	objects, err := c.objects(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]string{}
 	for name, o := range objects {
-		found[name] = string(o.GetUID()) + "@" + o.GetResourceVersion()
+		o = o.DeepCopy()
+		unstructured.RemoveNestedField(o.Object, "status")
+		o.SetResourceVersion("")
+		o.SetManagedFields(slices.DeleteFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Subresource != "" }))
+		text, err := json.Marshal(o)
+		if err != nil {
+			return nil, err
+		}
+		found[name] = string(text)
 	}
 	return found, nil
 }

@@ -118,21 +118,21 @@ func (d *demo) drift(ctx context.Context) error {
 }
 
 func (d *demo) unchanged(ctx context.Context) error {
-	before, err := d.cluster.versions(ctx)
+	before, err := d.cluster.contents(ctx)
 	if err != nil {
 		return err
 	}
 	if err := d.again(ctx); err != nil {
 		return err
 	}
-	after, err := d.cluster.versions(ctx)
+	after, err := d.cluster.contents(ctx)
 	if err != nil {
 		return err
 	}
 	if written := differing(before, after); len(written) > 0 {
 		return fmt.Errorf("objects were written: %v", written)
 	}
-	d.screen.printf("  nothing was written: %d objects have the resourceVersion that they had before\n", len(after))
+	d.screen.printf("  nothing was written: %d objects, the inventories too, are what they were, field owners and times included\n", len(after))
 	return nil
 }
 
