@@ -122,3 +122,37 @@ func TestOpen(t *testing.T) {
 	_, err = workspace.Open(file)
 	require.ErrorContains(t, err, "not a directory")
 }
+
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	write := func(dir, name, text string) {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	digest := func(dir string) string {
+		sum, err := workspace.Digest(dir)
+		require.NoError(t, err)
+		return sum
+	}
+	one, other := t.TempDir(), t.TempDir()
+	for _, dir := range []string{one, other} {
+		write(dir, "a.yaml", "a")
+		write(dir, "sub/b.yaml", "b")
+	}
+	require.Equal(t, digest(one), digest(other), "where it is doesn't matter")
+	write(other, "a.yaml", "A")
+	require.NotEqual(t, digest(one), digest(other), "content")
+	write(other, "a.yaml", "a")
+	require.NoError(t, os.Rename(filepath.Join(other, "sub"), filepath.Join(other, "bus")))
+	require.NotEqual(t, digest(one), digest(other), "names")
+	require.NoError(t, os.Symlink(filepath.Join(other, "bus"), filepath.Join(other, "sub")))
+	require.NoError(t, os.RemoveAll(filepath.Join(one, "x")))
+	write(one, "bus/b.yaml", "b")
+	require.Equal(t, digest(one), digest(other), "links are followed")
+	require.NoError(t, os.Symlink(one, filepath.Join(one, "loop")))
+	_, err := workspace.Digest(one)
+	require.Error(t, err)
+	_, err = workspace.Digest(filepath.Join(one, "nope"))
+	require.Error(t, err)
+}
