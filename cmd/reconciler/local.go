@@ -146,6 +146,7 @@ func (o *localOptions) configuration(stderr io.Writer) (local.Config, error) {
 	if o.verbose {
 		cfg.Log = log
 	}
+	routeClientLog(cfg.Log)
 	return cfg, nil
 }
 

@@ -82,6 +82,7 @@ func (o *startOptions) run(ctx context.Context, cmd *cobra.Command, names []stri
 		return err
 	}
 	defer func() { _ = log.Sync() }()
+	routeClientLog(log)
 	cfg := o.reconciler
 	if cfg.Components, err = componentsOf(names); err != nil {
 		return err
