@@ -13,9 +13,10 @@ import (
 
 	"github.com/kyma-incubator/reconciler/api/reconcilerv1"
 	"github.com/kyma-incubator/reconciler/pkg/reconciler"
+	"github.com/kyma-incubator/reconciler/test/kubetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, kubetest.IgnoreConnections()...) }
 
 // callbacks is a mothership that takes every message, unless answer says otherwise. answer gets the number of the
 // message, from 1.
