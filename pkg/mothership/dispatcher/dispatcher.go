@@ -202,14 +202,18 @@ func (d *Dispatcher) claimAll(ctx, hard context.Context) {
 		if now.Before(notBefore) {
 			next = notBefore
 		} else if requests := d.lanes.requests(now); len(requests) > 0 {
-			if d.claim(hard, requests) {
-				failures = 0
+			if at := d.lanes.claimAt(requests, now); at.After(now) {
+				next = at
 			} else {
-				notBefore = time.Now().Add(min(5*time.Second, 50*time.Millisecond<<min(failures, 10)))
-				failures++
+				if d.claim(hard, requests) {
+					failures = 0
+				} else {
+					notBefore = time.Now().Add(min(5*time.Second, 50*time.Millisecond<<min(failures, 10)))
+					failures++
+				}
+				d.drain()
+				continue
 			}
-			d.drain()
-			continue
 		}
 		if opening := d.lanes.nextOpening(now); !opening.IsZero() && opening.Before(next) {
 			next = opening

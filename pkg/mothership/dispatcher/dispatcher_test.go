@@ -83,6 +83,12 @@ func (s *store) reported() []mothership.PostOutcome {
 	return append([]mothership.PostOutcome(nil), s.outcomes...)
 }
 
+func (s *store) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.outcomes)
+}
+
 func (s *store) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,6 +12,9 @@ import (
 // maxClosed bounds how long a component reconciler can ask to be left alone.
 const maxClosed = 5 * time.Minute
 
+// linger is how long free slots wait for others, while there is more work than slots.
+const linger = 5 * time.Millisecond
+
 // lane is one component reconciler as the dispatcher sees it.
 type lane struct {
 	name, url string
@@ -30,6 +33,9 @@ type lanes struct {
 	slots  int
 	own    int
 	used   atomic.Int64
+
+	saturated bool      // the last claim got all it asked for: there is more work than slots
+	freeSince time.Time // the first slot that got free since the last claim
 }
 
 func newLanes(urls map[string]string, slots int) *lanes {
@@ -71,6 +77,19 @@ func (l *lanes) requests(now time.Time) []mothership.ClaimRequest {
 	return requests
 }
 
+// claimAt is when to claim for these requests: at once, or while there is more work than slots a moment later, so that one
+// claim fills many slots.
+func (l *lanes) claimAt(requests []mothership.ClaimRequest, now time.Time) time.Time {
+	total := 0
+	for _, request := range requests {
+		total += request.Limit
+	}
+	if !l.saturated || total >= l.slots/4 {
+		return now
+	}
+	return l.freeSince.Add(linger)
+}
+
 // retrying is how many operations of clusters whose last run failed a lane may take now: they get a fifth of the slots.
 // -1 means none, since 0 leaves it to the store.
 func (l *lanes) retrying(lane *lane) int {
@@ -91,10 +110,12 @@ func (l *lanes) take(requests []mothership.ClaimRequest, assignments []mothershi
 			taken[lane] = append(taken[lane], assignment)
 		}
 	}
+	l.saturated, l.freeSince = false, time.Time{}
 	for _, request := range requests {
 		lane := l.byName[request.Reconciler]
 		lane.inFlight += len(taken[lane])
 		lane.hungry = len(taken[lane]) >= request.Limit
+		l.saturated = l.saturated || lane.hungry
 		l.used.Add(int64(len(taken[lane])))
 	}
 	return taken
@@ -103,6 +124,9 @@ func (l *lanes) take(requests []mothership.ClaimRequest, assignments []mothershi
 // release gives a slot back and opens or closes the lane by what came out.
 func (l *lanes) release(r result, now time.Time, busyDelay time.Duration) {
 	r.lane.inFlight--
+	if l.freeSince.IsZero() {
+		l.freeSince = now
+	}
 	if r.retrying {
 		r.lane.retrying--
 		r.lane.hungry = true // It may have got less than it asked for because of these.
