@@ -43,6 +43,9 @@ func serve(ctx context.Context, p parts) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
+	if err := registry.Register(poolCollector{db: db}); err != nil {
+		return err
+	}
 	if err := fits(ctx, db); err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (o *options) validate() error {
 		{"max-delete-retries", o.limits.MaxDeleteRetries, 0},
 		{"max-parallel-per-cluster", o.limits.MaxParallelPerCluster, 1},
 		{"workers", o.workers, 1},
-		{"db-max-open", o.maxOpen, 3},
+		{"db-max-open", o.maxOpen, 5},
 	} {
 		if n.value < n.min {
 			return daemon.Usagef("--%s: want %d or more", n.name, n.min)

@@ -64,12 +64,11 @@ type Config struct {
 
 // Scheduler runs the loops. Run it once.
 type Scheduler struct {
-	cfg      Config
-	repeats  *daemon.Repeats
-	created  prometheus.Counter
-	expired  prometheus.Counter
-	queued   prometheus.Counter
-	repaired prometheus.Counter
+	cfg     Config
+	repeats *daemon.Repeats
+	created prometheus.Counter
+	expired prometheus.Counter
+	queued  prometheus.Counter
 }
 
 // New returns a scheduler, or an error if its metrics can't be registered.
@@ -96,13 +95,12 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{
 		cfg: cfg, repeats: daemon.NewRepeats(cfg.Log, time.Hour),
-		created:  prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_created_runs_total", Help: "Runs that were created."}),
-		expired:  prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_expired_leases_total", Help: "Leases that went by."}),
-		queued:   prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_expired_operations_total", Help: "Operations that ended because nobody took them, or past their deadline."}),
-		repaired: prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_repaired_runs_total", Help: "Open runs that had to be settled again; stays 0."}),
+		created: prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_created_runs_total", Help: "Runs that were created."}),
+		expired: prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_expired_leases_total", Help: "Leases that went by."}),
+		queued:  prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_expired_operations_total", Help: "Operations that ended because nobody took them, or past their deadline."}),
 	}
 	if cfg.Registerer != nil {
-		for _, collector := range []prometheus.Collector{s.created, s.expired, s.queued, s.repaired} {
+		for _, collector := range []prometheus.Collector{s.created, s.expired, s.queued} {
 			if err := cfg.Registerer.Register(collector); err != nil {
 				return nil, fmt.Errorf("register the scheduler's metrics: %w", err)
 			}
@@ -252,7 +250,6 @@ func (s *Scheduler) repair(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.StoreTimeout)
 	defer cancel()
 	repaired, err := s.cfg.Store.RepairRuns(ctx)
-	s.repaired.Add(float64(repaired))
 	if repaired > 0 {
 		s.cfg.Log.Warn("runs had to be settled again", zap.Int("runs", repaired))
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -76,6 +77,9 @@ func bodyError(err error) error {
 // with its cause and hidden from the client.
 func (s *server) renderError(w http.ResponseWriter, r *http.Request, err error) {
 	status, code, text := classify(err)
+	if status == http.StatusInternalServerError && s.notReady(r) {
+		status, code, text = classify(&unavailableError{err: err})
+	}
 	switch {
 	case status == http.StatusInternalServerError:
 		s.cfg.Log.Error("request failed", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
@@ -87,6 +91,16 @@ func (s *server) renderError(w http.ResponseWriter, r *http.Request, err error) 
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(reconcilerv1.Error{Code: code, Error: text})
+}
+
+// notReady says whether an unknown error is more likely one of a database that is away than one of ours.
+func (s *server) notReady(r *http.Request) bool {
+	if s.cfg.Ready == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 2*time.Second)
+	defer cancel()
+	return s.cfg.Ready(ctx) != nil
 }
 
 func classify(err error) (status int, code reconcilerv1.ErrorCode, text string) {

@@ -223,6 +223,16 @@ func TestService(t *testing.T) {
 	requireError(t, 503, "unavailable", status, answer, header)
 }
 
+func TestUnknownErrorsWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	f := &fake{cluster: func(string) (mothership.ClusterView, error) {
+		return mothership.ClusterView{}, errors.New("driver: bad connection")
+	}}
+	ask := api(t, f, func(cfg *server.Config) { cfg.Ready = func(context.Context) error { return errors.New("away") } })
+	status, answer, header := ask("GET", "/v1/clusters/c1/status", "")
+	requireError(t, 503, "unavailable", status, answer, header)
+}
+
 func TestF57LargeBodies(t *testing.T) {
 	t.Parallel()
 	f := &fake{put: func(mothership.Input) (mothership.ClusterView, error) {
