@@ -131,7 +131,7 @@ func (r *run) sentence(ctx context.Context, e entry, live *unstructured.Unstruct
 	case kept(live):
 		stays = "it says " + annotationHelmKeep + ": keep"
 	case k.isCRD() && !e.Created:
-		stays = "it existed before us"
+		stays = existedBefore
 	case len(others) > 0:
 		stays = "component " + strings.Join(others, ", ") + " applies it too"
 	case !appliedBy(live, r.manager):
@@ -172,7 +172,7 @@ func (r *run) deleteGroup(ctx context.Context, group []doomed) error {
 		g.Go(func() error {
 			err := r.retry(gctx, func() error {
 				return r.c.Delete(gctx, d.resource, d.entry.Namespace, d.entry.Name,
-					kube.DeleteOptions{Propagation: "Foreground", UID: d.uid})
+					kube.DeleteOptions{Propagation: propagation(d.entry.key()), UID: d.uid})
 			})
 			switch {
 			case err == nil:
@@ -188,4 +188,14 @@ func (r *run) deleteGroup(ctx context.Context, group []doomed) error {
 		})
 	}
 	return g.Wait()
+}
+
+// propagation is foreground, so that an object's dependents go before it does. Instances of custom kinds go in the
+// background: the garbage collector learns of a new kind only every half a minute, and until then holds what is deleted
+// in the foreground.
+func propagation(k key) string {
+	if !kube.Builtin(k.group) {
+		return "Background"
+	}
+	return "Foreground"
 }

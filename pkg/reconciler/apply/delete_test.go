@@ -22,7 +22,7 @@ func TestDelete(t *testing.T) {
 
 	t.Run("all of it goes, without rendering, and again is done", func(t *testing.T) {
 		t.Parallel()
-		f := newFixture(t)
+		f := newFixture(t, func(cfg *apply.Config, p *apply.Pass) { cfg.InventoryNamespace = p.Namespace + "-inventory" })
 		own := f.ns + "-own"
 		f.pass.Namespace = own
 		f.render(configMap("one", "1"), deployment("web", "nginx:1", 2),

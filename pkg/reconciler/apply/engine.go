@@ -34,6 +34,9 @@ type Config struct {
 	EstablishTimeout time.Duration
 	// StaleFailure is how long a failure that was already there before an object was changed is not believed (10 s).
 	StaleFailure time.Duration
+	// CollectTimeout is how long the garbage collector is given to empty a namespace of what belonged to deleted objects
+	// (10 s).
+	CollectTimeout time.Duration
 	// FinalizerLimit is how long Clean waits for instances before it takes their finalizers away (5 min).
 	FinalizerLimit time.Duration
 	// MaxInventoryBytes is the largest inventory, compressed (900 kB).
@@ -143,6 +146,7 @@ func (c Config) withDefaults() Config {
 	set(&c.PollInterval, 2*time.Second)
 	set(&c.EstablishTimeout, 30*time.Second)
 	set(&c.StaleFailure, 10*time.Second)
+	set(&c.CollectTimeout, 10*time.Second)
 	set(&c.FinalizerLimit, 5*time.Minute)
 	set(&c.MaxInventoryBytes, 900_000)
 	if c.PeopleManagers == nil {

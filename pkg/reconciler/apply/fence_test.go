@@ -58,9 +58,9 @@ func TestFence(t *testing.T) {
 		f := newFixture(t).render(configMap("one", "1"), configMap("two", "1"))
 		var writes atomic.Int64
 		died := errors.New("died")
-		// the claim (refused, namespace, inventory) and one object are written, then nothing more
+		// the claim and one object are written, then nothing more
 		ctx := kube.WithWriteGuard(ctxOf(t), func() error {
-			if writes.Add(1) > 4 {
+			if writes.Add(1) > 2 {
 				return died
 			}
 			return nil

@@ -91,9 +91,10 @@ func newFixtureOn(t testing.TB, kt *kubetest.Cluster, opts ...option) *fixture {
 	var err error
 	f.cluster, err = clusters.Get(ctxOf(t), kube.Kubeconfig(kt.Kubeconfig()))
 	require.NoError(t, err)
-	f.invNS = kt.Name(t)
+	f.invNS = kt.Namespace(t) // it existed before, so no delete waits for its end
 	cfg := apply.Config{
-		InventoryNamespace: f.invNS, RetryDelay: 20 * time.Millisecond, MaxRetryDelay: 200 * time.Millisecond,
+		InventoryNamespace: f.invNS,
+		RetryDelay:         20 * time.Millisecond, MaxRetryDelay: 200 * time.Millisecond,
 		PollInterval: 50 * time.Millisecond,
 	}
 	f.pass = apply.Pass{
@@ -102,12 +103,8 @@ func newFixtureOn(t testing.TB, kt *kubetest.Cluster, opts ...option) *fixture {
 	for _, o := range opts {
 		o(&cfg, &f.pass)
 	}
+	f.invNS = cfg.InventoryNamespace
 	f.engine = apply.New(cfg)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		_ = f.cluster.Delete(ctx, resource("v1", "Namespace", "namespaces", false), "", f.invNS, kube.DeleteOptions{})
-	})
 	f.count.reset()
 	return f
 }

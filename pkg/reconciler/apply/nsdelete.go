@@ -16,6 +16,8 @@ import (
 	"github.com/kyma-incubator/reconciler/pkg/kube"
 )
 
+const existedBefore = "it existed before us"
+
 // deleteNamespaces deletes the component's namespaces that may go.
 func (r *run) deleteNamespaces(ctx context.Context) error {
 	names := map[string]bool{}
@@ -56,13 +58,13 @@ func (r *run) deleteNamespace(ctx context.Context, name string) (stays string, e
 	case err != nil:
 		return "", err
 	case !appliedBy(live, managerNamespace):
-		return "it existed before us", nil
+		return existedBefore, nil
 	case kept(live):
 		return "it says " + annotationHelmKeep + ": keep", nil
 	}
 	if live.GetDeletionTimestamp() == nil {
 		var rest string
-		if rest, err = r.contents(ctx, name); err != nil {
+		if rest, err = r.settledContents(ctx, name); err != nil {
 			return "", err
 		}
 		if rest != "" {
@@ -122,19 +124,35 @@ func (r *run) hanging(ctx context.Context, name string) string {
 	return strings.Join(says, "; ")
 }
 
-// contents names something that is in a namespace ("" if it is empty). What Kubernetes puts into each namespace doesn't
-// count, nor what is going. A kind that can't be listed counts as something.
-func (r *run) contents(ctx context.Context, namespace string) (string, error) {
-	if failed := r.c.FailedGroups(); len(failed) > 0 {
-		return "API group " + failed[0] + " can't be listed", nil
+// settledContents is contents, once the garbage collector had some time for what belongs to objects that are gone.
+func (r *run) settledContents(ctx context.Context, namespace string) (string, error) {
+	until := r.cfg.Now().Add(r.cfg.CollectTimeout)
+	for {
+		rest, owned, err := r.contents(ctx, namespace)
+		if err != nil || !owned || !r.cfg.Now().Before(until) {
+			return rest, err
+		}
+		if err := pause(ctx, r.cfg.RetryDelay); err != nil {
+			return "", err
+		}
 	}
+}
+
+// contents names something that is in a namespace ("" if it is empty). What Kubernetes puts into each namespace doesn't
+// count, nor what is going. A kind that can't be listed counts as something. owned says that all of it has owners, so
+// that it may yet go.
+func (r *run) contents(ctx context.Context, namespace string) (names string, owned bool, err error) {
 	if err := r.retry(ctx, func() error { return r.c.Refresh(ctx) }); err != nil {
-		return "", err
+		return "", false, err
+	}
+	if failed := r.c.FailedGroups(); len(failed) > 0 {
+		return "API group " + failed[0] + " can't be listed", false, nil
 	}
 	var (
 		mu   sync.Mutex
 		rest []string
 	)
+	owned = true
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(r.cfg.Parallel)
 	for _, resource := range r.c.Resources() {
@@ -142,7 +160,7 @@ func (r *run) contents(ctx context.Context, namespace string) (string, error) {
 			continue
 		}
 		g.Go(func() error {
-			found, err := r.contentsOf(gctx, resource, namespace)
+			found, hasOwner, err := r.contentsOf(gctx, resource, namespace)
 			if err != nil {
 				if gctx.Err() != nil {
 					return err
@@ -153,24 +171,26 @@ func (r *run) contents(ctx context.Context, namespace string) (string, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				rest = append(rest, found)
+				owned = owned && hasOwner
 			}
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return "", err
+		return "", false, err
 	}
 	slices.Sort(rest)
 	if len(rest) > 3 {
 		rest = append(rest[:3], "…")
 	}
-	return strings.Join(rest, ", "), nil
+	return strings.Join(rest, ", "), owned && len(rest) > 0, nil
 }
 
-func (r *run) contentsOf(ctx context.Context, resource kube.Resource, namespace string) (string, error) {
+// contentsOf names an object of one kind; one without owners, if there is any.
+func (r *run) contentsOf(ctx context.Context, resource kube.Resource, namespace string) (name string, owned bool, err error) {
 	stored, err := r.c.Stored(ctx, resource.GVK.GroupKind())
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	var items []unstructured.Unstructured
 	err = r.retry(ctx, func() (err error) {
@@ -178,14 +198,18 @@ func (r *run) contentsOf(ctx context.Context, resource kube.Resource, namespace 
 		return err
 	})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	for i := range items {
-		if items[i].GetDeletionTimestamp() == nil && !standard(&items[i]) {
-			return keyOf(&items[i]).String(), nil
+		if items[i].GetDeletionTimestamp() != nil || standard(&items[i]) {
+			continue
+		}
+		name = keyOf(&items[i]).String()
+		if owned = len(items[i].GetOwnerReferences()) > 0; !owned {
+			return name, false, nil
 		}
 	}
-	return "", nil
+	return name, owned, nil
 }
 
 // standard says that each namespace has that object.
@@ -223,7 +247,7 @@ func (r *run) deleteInventoryNamespace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if why != "" {
+	if why != "" && why != existedBefore {
 		r.warn("Namespace %s stays: %s", r.cfg.InventoryNamespace, why)
 	}
 	return nil
