@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -118,20 +120,21 @@ func (c *child) died(memory int64, err error) error {
 	return fmt.Errorf("rendering process ended early (%s): %w", c.cmd.ProcessState, err)
 }
 
-// renderOutside renders in a child process: the one that waits, or a new one.
+// renderOutside renders in a child process: the one that waits, or a new one. One that died while it waited is replaced.
 func (r *Renderer) renderOutside(ctx context.Context, j job, lookup Lookup, asked *lookups) (*output, error) {
-	waiting := r.takeWarm()
-	if waiting != nil {
-		out, err := r.renderIn(ctx, waiting, j, lookup, asked)
-		if !errors.Is(err, errUnused) {
+	for again := true; ; again = false {
+		c := r.takeWarm()
+		if c == nil {
+			var err error
+			if c, err = startChild(ctx, r.cfg); err != nil {
+				return nil, err
+			}
+		}
+		out, err := r.renderIn(ctx, c, j, lookup, asked)
+		if !again || !errors.Is(err, errUnused) {
 			return out, err
 		}
 	}
-	fresh, err := startChild(ctx, r.cfg)
-	if err != nil {
-		return nil, err
-	}
-	return r.renderIn(ctx, fresh, j, lookup, asked)
 }
 
 // renderIn ends the child in any case, and has the next one wait in its place.
@@ -150,13 +153,34 @@ func (r *Renderer) renderIn(ctx context.Context, c *child, j job, lookup Lookup,
 	case err == nil && asked.err != nil:
 		return nil, asked.err
 	case err == nil:
-		return end.output()
+		out, err := end.output()
+		if err == nil {
+			out.Warnings = append(out.Warnings, helmWarnings(c.stderr.String())...)
+		}
+		return out, err
 	case limited.Err() != nil:
 		return nil, r.cutOff(limited)
+	case errors.Is(err, errUnused):
+		return nil, fmt.Errorf("%w (%s)", err, c.cmd.ProcessState)
 	case errors.Is(err, errTooLong):
 		return nil, fmt.Errorf("%w: output of %d bytes", ErrLimit, r.cfg.OutputLimit)
 	}
 	return nil, c.died(r.cfg.MemoryLimit, err)
+}
+
+// helmWarnings finds what Helm writes about overrides that are a table where the chart has none, or the other way round.
+// Only the keys are passed on.
+func helmWarnings(text string) []string {
+	known := regexp.MustCompile(`warning: (cannot overwrite table with non table for|skipped value for|destination for) ([^\s:]+)`)
+	var warnings []string
+	for _, found := range known.FindAllStringSubmatch(text, -1) {
+		warning := fmt.Sprintf("values of %s: a table and something else don't merge", strings.TrimSuffix(found[2], "."))
+		if !slices.Contains(warnings, warning) {
+			warnings = append(warnings, warning)
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
 }
 
 // takeWarm takes the child that waits, if there is one.

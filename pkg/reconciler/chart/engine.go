@@ -179,12 +179,18 @@ type failure struct {
 	Text  string `json:"text"`
 }
 
+// maxText bounds an error's text, in bytes: Helm quotes whole templates. The cause stands at its end.
+const maxText = 2 << 10
+
 // newFailure describes err without the texts of the overrides.
 func newFailure(err error, values map[string]any) *failure {
 	f := &failure{Hooks: errors.Is(err, ErrHooks), Limit: errors.Is(err, ErrLimit)}
 	f.Text = redact(err.Error(), values)
 	for _, sentinel := range []error{ErrHooks, ErrLimit} {
 		f.Text = strings.TrimPrefix(f.Text, sentinel.Error()+": ")
+	}
+	if len(f.Text) > maxText {
+		f.Text = strings.ToValidUTF8(f.Text[:maxText/2]+" ... "+f.Text[len(f.Text)-maxText/2:], "")
 	}
 	return f
 }

@@ -32,7 +32,7 @@ func manifests(files map[string]string, namespace string) (objects []*unstructur
 			return nil, nil, err
 		}
 		for _, object := range found {
-			annotation, isHook := object.GetAnnotations()[release.HookAnnotation]
+			annotation, isHook := hookOf(object)
 			if !isHook {
 				items, err := flatten(file, object)
 				if err != nil {
@@ -188,6 +188,17 @@ func flatten(file string, object *unstructured.Unstructured) ([]*unstructured.Un
 		flat = append(flat, below...)
 	}
 	return flat, nil
+}
+
+// hookOf is the object's hook annotation. Other annotations may be of any type here: Helm takes numbers for text.
+func hookOf(object *unstructured.Unstructured) (string, bool) {
+	metadata, _ := object.Object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	value, ok := annotations[release.HookAnnotation]
+	if !ok {
+		return "", false
+	}
+	return fmt.Sprint(value), true
 }
 
 // skippedHook says why a hook of these events isn't run in any pass; "" means that it would have to be.

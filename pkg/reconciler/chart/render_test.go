@@ -172,6 +172,14 @@ func TestErrorsHoldNoValues(t *testing.T) {
 	require.NotContains(t, err.Error(), "AAAABBBBCCCC")
 }
 
+func TestErrorsAreShort(t *testing.T) {
+	t.Parallel()
+	req := request(writeChart(t, map[string]string{"templates/a.yaml": `{{ fail (repeat 100000 "ä") }}`}))
+	_, err := newRenderer(t, chart.Config{}).Render(t.Context(), req)
+	require.ErrorIs(t, err, chart.ErrRender)
+	require.Less(t, len(err.Error()), 5000)
+}
+
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	hook := func(kind, events string) string {
@@ -189,6 +197,13 @@ func TestHooks(t *testing.T) {
 			require.ErrorContains(t, err, `Job "h" (`+events+`) in small/templates/job.yaml`)
 		})
 	}
+	t.Run("refused beside annotations that aren't text", func(t *testing.T) {
+		t.Parallel()
+		req := request(writeChart(t, map[string]string{"templates/job.yaml": "apiVersion: v1\nkind: Job\nmetadata:\n  name: h\n" +
+			"  annotations: {\"helm.sh/hook\": pre-install, \"helm.sh/hook-weight\": 5}\n"}))
+		_, err := newRenderer(t, chart.Config{}).Render(t.Context(), req)
+		require.ErrorIs(t, err, chart.ErrHooks)
+	})
 	t.Run("skipped", func(t *testing.T) {
 		t.Parallel()
 		files := configMap("a: b")

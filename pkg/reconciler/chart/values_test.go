@@ -3,6 +3,7 @@ package chart_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,7 +77,7 @@ func TestTypedValues(t *testing.T) {
 func TestMergedValues(t *testing.T) {
 	t.Parallel()
 	dir := writeChart(t, configMap("values: {{ .Values | toJson | quote }}"))
-	writeFile(t, dir+"/values.yaml", "a: {k: default, l: default, m: default, o: default}\nlist: [1, 2]\nscalar: 1\n")
+	writeFile(t, dir+"/values.yaml", "a: {k: default, l: default, m: default, o: default, t: {u: default}}\nlist: [1, 2]\nscalar: 1\n")
 	writeFile(t, dir+"/profile-p.yaml", "a: {l: profile, m: profile}\nlist: [3]\n")
 	for name, tc := range map[string]struct {
 		values   map[string]any
@@ -85,11 +86,11 @@ func TestMergedValues(t *testing.T) {
 	}{
 		"deep": {
 			values: map[string]any{"a.m": "override", "a.o": nil, "b.c.d": 1, "b": map[string]any{"e": 2}},
-			want:   `{"a":{"k":"default","l":"profile","m":"override"},"b":{"c":{"d":1},"e":2},"list":[3],"scalar":1}`,
+			want:   `{"a":{"k":"default","l":"profile","m":"override","t":{"u":"default"}},"b":{"c":{"d":1},"e":2},"list":[3],"scalar":1}`,
 		},
 		"a dot inside a name": {
 			values: map[string]any{`labels.example\.com/a`: "b"},
-			want:   `{"a":{"o":"default","k":"default","l":"profile","m":"profile"},"labels":{"example.com/a":"b"},"list":[3],"scalar":1}`,
+			want:   `{"a":{"o":"default","k":"default","l":"profile","m":"profile","t":{"u":"default"}},"labels":{"example.com/a":"b"},"list":[3],"scalar":1}`,
 		},
 		"list and null instead of tables": {
 			values: map[string]any{"list": []any{}, "a": nil},
@@ -97,7 +98,12 @@ func TestMergedValues(t *testing.T) {
 		},
 		"keys that contradict each other": {
 			values:   map[string]any{"b": 1, "b.c": 2},
-			want:     `{"a":{"o":"default","k":"default","l":"profile","m":"profile"},"b":{"c":2},"list":[3],"scalar":1}`,
+			want:     `{"a":{"o":"default","k":"default","l":"profile","m":"profile","t":{"u":"default"}},"b":{"c":2},"list":[3],"scalar":1}`,
+			warnings: 1,
+		},
+		"text where the chart has a table": {
+			values:   map[string]any{"a.t": "secret text"},
+			want:     `{"a":{"o":"default","k":"default","l":"profile","m":"profile","t":"secret text"},"list":[3],"scalar":1}`,
 			warnings: 1,
 		},
 	} {
@@ -109,6 +115,7 @@ func TestMergedValues(t *testing.T) {
 			require.NoError(t, err)
 			require.JSONEq(t, tc.want, data(t, result, "values"))
 			require.Len(t, result.Warnings, tc.warnings)
+			require.NotContains(t, strings.Join(result.Warnings, "\n"), "secret text")
 		})
 	}
 }
