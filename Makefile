@@ -1,11 +1,16 @@
 # `make` lists the targets. Those that need more than Go install it themselves
 # where they can (test/setup.sh); tools and the test cluster are built into bin/.
+#
+# All builds of the programs take the same flags, so that lint, build, demo, e2e
+# and bench share one set of compiled packages; only the race detector needs its
+# own, and a C compiler.
 
 .DEFAULT_GOAL := help
 BIN     := $(CURDIR)/bin
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/kyma-incubator/reconciler/pkg/daemon.version=$(VERSION)
-TOOL    := cd test/tools && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
+GO      := CGO_ENABLED=0 go
+TOOL    := cd test/tools && go build -trimpath -ldflags '-s -w'
 
 # One cluster for all tests of a run, unless the caller brings one.
 WITH_CLUSTER := $(if $(KUBECONFIG_TEST),,$(BIN)/testcluster up --)
@@ -16,23 +21,23 @@ help: ## list the targets
 
 .PHONY: demo
 demo: build $(if $(KUBECONFIG),,$(BIN)/testcluster) ## the main job, end to end (KUBECONFIG=FILE: on that cluster; KEEP=1: leave it running)
-	@go run ./test/demo
+	@$(GO) run ./test/demo
 
 .PHONY: test
 test: setup $(BIN)/testcluster ## all tests but e2e, with the race detector
-	@$(WITH_CLUSTER) go test -race -timeout 20m $$(go list ./... | grep -v /e2e)
+	@CGO_ENABLED=1 $(WITH_CLUSTER) go test -race -timeout 20m $$(go list ./... | grep -v /e2e)
 
 .PHONY: e2e
 e2e: setup $(BIN)/testcluster ## the built programs as processes, killed and started again
-	@$(WITH_CLUSTER) go test -count=1 -timeout 30m ./e2e/...
+	@CGO_ENABLED=0 $(WITH_CLUSTER) go test -count=1 -timeout 30m ./e2e/...
 
 .PHONY: bench
 bench: setup build $(BIN)/testcluster $(BIN)/helm ## throughput and latency, beside a loop that does the bare steps
-	@cd test/bench && go run .
+	@cd test/bench && $(GO) run .
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## rules and import walls of .golangci.yml
-	@$(BIN)/golangci-lint run ./...
+	@CGO_ENABLED=0 $(BIN)/golangci-lint run ./...
 
 .PHONY: generate
 generate: $(BIN)/oapi-codegen ## servers, clients and types from the OpenAPI documents
@@ -40,8 +45,8 @@ generate: $(BIN)/oapi-codegen ## servers, clients and types from the OpenAPI doc
 
 .PHONY: build
 build: ## both programs into bin/, also for darwin/arm64
-	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
-	@CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/darwin-arm64/ ./cmd/...
+	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@GOOS=darwin GOARCH=arm64 $(GO) build -ldflags '$(LDFLAGS)' -o bin/darwin-arm64/ ./cmd/...
 
 .PHONY: verify
 verify: generated lint test build ## all that must pass before a merge
@@ -75,4 +80,4 @@ $(BIN)/oapi-codegen: test/tools/go.mod
 
 $(BIN)/helm: test/cluster/helm/go.mod
 	@echo "building helm, about a minute the first time"
-	@cd test/cluster/helm && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $@ helm.sh/helm/v3/cmd/helm
+	@cd test/cluster/helm && go build -trimpath -ldflags '-s -w' -o $@ helm.sh/helm/v3/cmd/helm
