@@ -66,21 +66,21 @@ func (b *bench) measureChart(ctx context.Context) (result *chartResult, err erro
 		return nil, fmt.Errorf("render: %w", err)
 	}
 	b.progress("render %v (helm template %v)", median(result.render), median(result.helmTemplate))
-	for round := range b.options.rounds + 1 { // the first, with cold caches, isn't counted
+	for turn := range b.options.rounds + 1 { // the first, with cold caches, isn't counted
 		for _, step := range []func(context.Context, int, *chartResult) error{p.roundReconciler, p.roundKubectl, p.roundHelm} {
 			into := result
-			if round == 0 {
+			if turn == 0 {
 				into = &chartResult{}
 			}
-			if err := step(ctx, round, into); err != nil {
-				return nil, fmt.Errorf("round %d: %w", round, err)
+			if err := step(ctx, turn, into); err != nil {
+				return nil, fmt.Errorf("round %d: %w", turn, err)
 			}
 		}
-		if round > 0 {
-			last := round - 1
-			b.progress("round %d: first apply %v (kubectl %v, helm %v), unchanged %v (kubectl %v, helm %v)", round,
-				result.first[last], result.kubectlFirst[last], result.helmFirst[last],
-				median(result.repeat), result.kubectlRepeat[last], result.helmRepeat[last])
+		if turn > 0 {
+			last := turn - 1
+			b.progress("round %d: first apply %v (kubectl %v, helm %v), unchanged %v (kubectl %v, helm %v)", turn,
+				round(result.first[last]), round(result.kubectlFirst[last]), round(result.helmFirst[last]),
+				median(result.repeat), round(result.kubectlRepeat[last]), round(result.helmRepeat[last]))
 		}
 	}
 	return result, nil
@@ -92,7 +92,7 @@ func (b *bench) startPlayground(ctx context.Context) (p *playground, err error) 
 	}
 	p = &playground{
 		bench: b, workspace: filepath.Join(b.dir, "workspace"), kubeconfig: filepath.Join(b.dir, "kubeconfig"),
-		testTool: filepath.Join(b.options.root, "bin", "testcluster"), helm: filepath.Join(b.options.root, "bin", "helm"),
+		testTool: filepath.Join(b.options.tools, "testcluster"), helm: filepath.Join(b.options.tools, "helm"),
 	}
 	for _, tool := range []string{p.testTool, p.helm} {
 		if _, err := os.Stat(tool); err == nil {

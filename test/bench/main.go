@@ -33,7 +33,7 @@ type options struct {
 	samples                    int
 	rounds, repeats            int
 	only, databases            []string
-	write, dsn, root           string
+	write, dsn, root, tools    string
 	keep                       bool
 }
 
@@ -80,6 +80,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.write, "write", "", "Markdown file to write the figures to (default docs/benchmarks.md when all parts run, else none; - for none)")
 	flags.StringVar(&o.dsn, "dsn", "", "PostgreSQL server to use, with the right to create databases (default: one of our own, with PostgreSQL's defaults)")
 	flags.StringVar(&o.root, "root", filepath.Join("..", ".."), "root of the repository")
+	flags.StringVar(&o.tools, "tools", "", "directory of testcluster and helm (default bin in the repository; built there if missing)")
 	flags.BoolVar(&o.keep, "keep", false, "keep the working directory with the logs of all processes")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -96,6 +97,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	}
 	if o.root, err = filepath.Abs(o.root); err != nil {
 		return o, err
+	}
+	if o.tools == "" {
+		o.tools = filepath.Join(o.root, "bin")
 	}
 	switch {
 	case o.write == "-":
