@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -106,7 +107,9 @@ var errRequestTimeout = errors.New("no answer in time") //nolint:gochecknoglobal
 
 // failed wraps an error of the connection. The caller's own cancellation stays recognisable.
 func (r Request) failed(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errRequestTimeout) {
+	var network net.Error
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errRequestTimeout) || cause == nil && errors.As(err, &network) && network.Timeout() {
 		return &ConnectionError{what: r.what(), cause: errors.Join(errRequestTimeout, err), timeout: true}
 	}
 	if errors.Is(err, ErrWriteRefused) {
