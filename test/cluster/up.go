@@ -121,6 +121,11 @@ func runCommand(ctx context.Context, c *cluster, command []string) int {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
 	err := cmd.Run()
+	select {
+	case died := <-c.died: // why the command may have failed
+		fmt.Fprintln(os.Stderr, "test cluster:", died)
+	default:
+	}
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
