@@ -32,15 +32,23 @@ func (a *Aggregate) Claim(op *Operation, lease time.Duration, m Moment) bool {
 // PostOutcome takes what became of the POST of an attempt. None of it applies once a callback of that attempt was
 // accepted, or when the attempt has ended.
 func (a *Aggregate) PostOutcome(op *Operation, o PostOutcome, m Moment) {
-	defer a.Settle(m)
 	if o.Attempt != op.Attempt || op.CalledBack || op.State != StateInProgress {
 		return
 	}
-	switch o.Class {
-	case OutcomeAccepted:
+	if o.Class == OutcomeAccepted {
 		op.on(EventPostAccept)
 		op.Accepted = true
 		op.accept(m)
+		return
+	}
+	a.undelivered(op, o, m)
+	a.Settle(m)
+}
+
+// undelivered takes an outcome that isn't an acceptance.
+func (a *Aggregate) undelivered(op *Operation, o PostOutcome, m Moment) {
+	switch o.Class {
+	case OutcomeAccepted:
 	case OutcomeNotDelivered, OutcomeRefused:
 		op.on(EventUndelivered)
 		op.because(o.Reason)
@@ -106,13 +114,30 @@ func (a *Aggregate) Callback(op *Operation, cb Callback, attempt int, m Moment) 
 	if op.CalledBack && op.RunnerID != cb.RunnerID {
 		return CallbackResult{Err: fmt.Errorf("%w: another runner has attempt %d of operation %q", ErrStale, attempt, op.CorrelationID)}
 	}
-	final := cb.Status == CallbackSuccess || cb.Status == CallbackError
+	quiet, final := a.Quiet(op, cb.Status), cb.Status == CallbackSuccess || cb.Status == CallbackError
 	if !final && !cb.Released && due(op.Deadline, m.Now) {
 		return CallbackResult{Err: fmt.Errorf("%w: operation %q is past its deadline", ErrStale, op.CorrelationID), Cancel: true}
 	}
 	op.take(cb, m)
+	if quiet {
+		return CallbackResult{}
+	}
 	a.Settle(m)
 	return CallbackResult{Cancel: a.Run != nil && a.Run.Superseded}
+}
+
+// Quiet says that a callback of that status changes nothing that Settle looks at: it renews the lease of an operation that
+// runs, or comes too late. Such a message needs no more of the aggregate than the cluster and the operation itself.
+func (a *Aggregate) Quiet(op *Operation, status CallbackStatus) bool {
+	if op.State.Final() {
+		return true
+	}
+	return op.State == StateInProgress && !a.Cluster.Closing && (status == CallbackRunning || status == CallbackNotStarted)
+}
+
+// QuietOutcome says the same of the outcome of a POST.
+func (a *Aggregate) QuietOutcome(op *Operation, o PostOutcome) bool {
+	return o.Class == OutcomeAccepted || o.Attempt != op.Attempt || op.CalledBack || op.State != StateInProgress
 }
 
 // take moves the operation by an accepted callback.
