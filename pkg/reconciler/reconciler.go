@@ -61,7 +61,7 @@ func New(cfg Config) (*Reconciler, error) {
 	r.engine = &engine{
 		clusters: kube.NewClusters(kube.Config{AllowLoopback: cfg.AllowLoopback, UserAgent: "reconciler/" + cfg.Name}),
 		renderer: chart.NewRenderer(chart.Config{}),
-		applier:  apply.New(apply.Config{Log: cfg.Log}),
+		applier:  apply.New(apply.Config{}),
 		progress: cfg.Progress,
 	}
 	if cfg.Workspace != "" {
