@@ -126,7 +126,7 @@ func TestWalk(t *testing.T) {
 			t.Parallel()
 			limits := mothership.DefaultLimits()
 			limits.MaxTries = walkAttempts
-			w := &walk{t: t, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), limits: limits, priorities: priorities, shown: map[string]bool{}}
+			w := &walk{t: t, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), limits: limits, priorities: priorities, lean: priorities[0] == priorities[1], shown: map[string]bool{}}
 			started := time.Now()
 			t.Logf("%d states in %s", w.all(), time.Since(started).Round(time.Millisecond))
 		})

@@ -16,7 +16,7 @@ import (
 // their own; replies that get lost; leases and deadlines that end; wishes of users. Everybody outside of the database may be
 // silent for ever, which is how the walk sees a process that died or a message that was lost. Time is folded: a lease ends
 // when the walk says so, and then every runner of that attempt has given up before. The rules know no difference between
-// operations, so three things happen to the first one only: repeated messages, failed tries, and the deadline.
+// operations, so some things happen to the first one only: repeated messages, failed tries, releases, and the deadline.
 
 const (
 	walkOps      = 2
@@ -72,6 +72,7 @@ type walk struct {
 	now        time.Time
 	limits     mothership.Limits
 	priorities [walkOps]int
+	lean       bool            // without what needs only one operation to be seen: lost replies, repeated messages, stops
 	shown      map[string]bool // what inert has shown already
 }
 
@@ -227,10 +228,13 @@ func (w *walk) moves(s world) []move {
 			late.ops[i].Deadline = w.now.Add(-time.Second)
 			add(false, "deadline", w.do(late, func(a *mothership.Aggregate) { a.Settle(w.moment()) }))
 		}
-		add(false, "stop", w.do(s, func(a *mothership.Aggregate) { _ = a.Stop(a.Operations[i], "", w.moment()) }))
 		if op.Attempt > 0 && !op.State.Final() {
 			w.around(s, i, op.Attempt-1, add)
 		}
+		if w.lean {
+			continue
+		}
+		add(false, "stop", w.do(s, func(a *mothership.Aggregate) { _ = a.Stop(a.Operations[i], "", w.moment()) }))
 	}
 	return moves
 }
@@ -277,7 +281,7 @@ func (w *walk) around(s world, i, n int, add func(bool, string, world)) {
 	if out.held {
 		for o, class := range outcomes() {
 			if n == 0 || class != mothership.OutcomeBusy && class != mothership.OutcomeUnposted { // They cost no try: bound them.
-				add(false, "post "+string(class), change(func(a *attempt) { a.post(o, class, i == 0) }))
+				add(false, "post "+string(class), change(func(a *attempt) { a.post(o, class, i == 0 && !w.lean) }))
 			}
 		}
 	}
@@ -350,7 +354,9 @@ func (w *walk) runner(s world, i, n, r int, state runner, set func(runner) world
 		}
 		add(false, "permit", to)
 		lost, _ := send(s, running)
-		add(false, "permit's reply is lost", lost)
+		if !w.lean {
+			add(false, "permit's reply is lost", lost)
+		}
 		early, err := send(set(noRunner), mothership.Callback{Status: mothership.CallbackError})
 		if err == nil {
 			add(false, "error before the permit", early)
@@ -368,7 +374,7 @@ func (w *walk) runner(s world, i, n, r int, state runner, set func(runner) world
 		}
 		add(false, "success", set(succeeded))
 		add(false, "error", set(erred))
-		if n == 0 {
+		if n == 0 && i == 0 {
 			add(false, "is stopped", set(letGo))
 		}
 	case succeeded, erred, letGo:
@@ -381,7 +387,9 @@ func (w *walk) runner(s world, i, n, r int, state runner, set func(runner) world
 		to, _ := send(set(noRunner), cb)
 		add(false, "result", to)
 		lost, _ := send(s, cb)
-		add(false, "result's reply is lost", lost)
+		if !w.lean {
+			add(false, "result's reply is lost", lost)
+		}
 	case noRunner:
 	}
 }
