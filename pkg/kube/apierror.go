@@ -49,15 +49,15 @@ type APIError struct {
 func (e *APIError) Error() string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(e.Verb+" "+describe(e.Kind, e.Namespace, e.Name)) + ": ")
-	b.WriteString(fmt.Sprintf("%d", e.Code))
+	fmt.Fprintf(&b, "%d", e.Code)
 	if e.Reason != "" {
 		b.WriteString(" " + e.Reason)
 	}
 	switch {
 	case e.Webhook != "" && e.WebhookDown:
-		b.WriteString(fmt.Sprintf(": webhook %q could not be called", e.Webhook))
+		fmt.Fprintf(&b, ": webhook %q could not be called", e.Webhook)
 	case e.Webhook != "":
-		b.WriteString(fmt.Sprintf(": refused by webhook %q", e.Webhook))
+		fmt.Fprintf(&b, ": refused by webhook %q", e.Webhook)
 	case e.Typed:
 		b.WriteString(": the object does not fit the schema of its kind")
 	}
@@ -67,7 +67,7 @@ func (e *APIError) Error() string {
 			b.WriteString("; …")
 			break
 		}
-		b.WriteString(fmt.Sprintf("; %s belongs to %q", c.Field, c.Manager))
+		fmt.Fprintf(&b, "; %s belongs to %q", c.Field, c.Manager)
 	}
 	for i, c := range e.Causes {
 		if i == most {
@@ -160,7 +160,7 @@ func manager(message string) string {
 	return name
 }
 
-var isWord = regexp.MustCompile(`^[A-Za-z]{1,64}$`) //nolint:gochecknoglobals // compiled once
+var isWord = regexp.MustCompile(`^[A-Za-z]{1,64}$`)
 
 func word(s string) string {
 	if isWord.MatchString(s) {

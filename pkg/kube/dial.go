@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -59,10 +60,8 @@ func checkAddress(addr netip.Addr, allowLoopback bool, metadata []netip.Addr) er
 	case addr.IsLinkLocalUnicast(), addr.IsMulticast():
 		return fmt.Errorf("%w: link-local or multicast", ErrAddressRefused)
 	}
-	for _, m := range metadata {
-		if addr == m {
-			return fmt.Errorf("%w: metadata service", ErrAddressRefused)
-		}
+	if slices.Contains(metadata, addr) {
+		return fmt.Errorf("%w: metadata service", ErrAddressRefused)
 	}
 	return nil
 }

@@ -77,15 +77,15 @@ func (c *Cluster) refreshIfOlder(ctx context.Context, maxAge time.Duration) erro
 		return nil
 	}
 	fresh := discovered{checked: c.cfg.Now()}
-	g, gctx := errgroup.WithContext(ctx)
-	version := func() (err error) {
-		fresh.version, err = c.fetchVersion(gctx)
-		return err
+	if old.table == nil { // alone at first, so that one connection is made, not three
+		var err error
+		if fresh.version, err = c.fetchVersion(ctx); err != nil {
+			return err
+		}
 	}
+	g, gctx := errgroup.WithContext(ctx)
 	if old.table != nil {
-		g.Go(version)
-	} else if err := version(); err != nil { // alone at first, so that one connection is made, not three
-		return err
+		g.Go(func() (err error) { fresh.version, err = c.fetchVersion(gctx); return })
 	}
 	g.Go(func() (err error) { fresh.legacy, err = c.fetchSource(gctx, "/api", old.legacy); return })
 	g.Go(func() (err error) { fresh.groups, err = c.fetchSource(gctx, "/apis", old.groups); return })

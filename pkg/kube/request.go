@@ -103,7 +103,7 @@ func (c *Cluster) send(ctx context.Context, r Request) (*http.Response, error) {
 	return c.transport.RoundTrip(req)
 }
 
-var errRequestTimeout = errors.New("no answer in time") //nolint:gochecknoglobals // a sentinel
+var errRequestTimeout = errors.New("no answer in time")
 
 // failed wraps an error of the connection. The caller's own cancellation stays recognisable.
 func (r Request) failed(ctx context.Context, err error) error {

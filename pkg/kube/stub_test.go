@@ -43,7 +43,7 @@ func newStub(t *testing.T) *stub {
 	s.discovery("/api", fmt.Sprintf(groupDoc, "", coreV1))
 	s.discovery("/apis", fmt.Sprintf(groupDoc, "apps", appsV1))
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	s.Server.EnableHTTP2 = true
+	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s

@@ -135,13 +135,6 @@ func newTable(parts ...*part) *table {
 		kinds: map[schema.GroupVersionKind]Resource{}, groups: map[schema.GroupKind]schema.GroupVersionKind{},
 		failedGroup: map[string]bool{},
 	}
-	seen := map[string]bool{}
-	add := func(name string) {
-		if !seen[name] {
-			seen[name] = true
-			t.apiVersions = append(t.apiVersions, name)
-		}
-	}
 	counts := map[schema.GroupKind]int{}
 	for _, p := range parts {
 		for _, v := range p.versions {
@@ -152,30 +145,36 @@ func newTable(parts ...*part) *table {
 	}
 	for _, p := range parts {
 		for _, v := range p.versions {
-			add(v.gv.String())
-			if v.failed {
-				t.failed = append(t.failed, v.gv.String())
-				t.failedGroup[v.gv.Group] = true
-			}
-			for _, kind := range v.extra {
-				add(v.gv.String() + "/" + kind)
-			}
-			for _, r := range v.resources {
-				add(v.gv.String() + "/" + r.GVK.Kind)
-				r.Versions = counts[r.GVK.GroupKind()]
-				if _, ok := t.kinds[r.GVK]; !ok {
-					t.kinds[r.GVK] = r
-				}
-				if _, ok := t.groups[r.GVK.GroupKind()]; !ok {
-					t.groups[r.GVK.GroupKind()] = r.GVK
-					t.preferred = append(t.preferred, r)
-				}
-			}
+			t.add(v, counts)
 		}
 	}
 	slices.Sort(t.apiVersions)
+	t.apiVersions = slices.Compact(t.apiVersions)
 	slices.Sort(t.failed)
 	return t
+}
+
+func (t *table) add(v groupVersion, counts map[schema.GroupKind]int) {
+	name := v.gv.String()
+	t.apiVersions = append(t.apiVersions, name)
+	if v.failed {
+		t.failed = append(t.failed, name)
+		t.failedGroup[v.gv.Group] = true
+	}
+	for _, kind := range v.extra {
+		t.apiVersions = append(t.apiVersions, name+"/"+kind)
+	}
+	for _, r := range v.resources {
+		t.apiVersions = append(t.apiVersions, name+"/"+r.GVK.Kind)
+		r.Versions = counts[r.GVK.GroupKind()]
+		if _, ok := t.kinds[r.GVK]; !ok {
+			t.kinds[r.GVK] = r
+		}
+		if _, ok := t.groups[r.GVK.GroupKind()]; !ok {
+			t.groups[r.GVK.GroupKind()] = r.GVK
+			t.preferred = append(t.preferred, r)
+		}
+	}
 }
 
 // tables shares parsed documents and tables between clusters with the same API. The key is a digest of the document that

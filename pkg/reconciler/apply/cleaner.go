@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,7 +55,11 @@ func (r *run) clean(ctx context.Context) error {
 
 // waitOrFree waits for the instances, and frees those that don't go.
 func (r *run) waitOrFree(ctx context.Context, doom []doomed) error {
-	limited, cancel := context.WithTimeout(ctx, r.cfg.FinalizerLimit)
+	limit := r.cfg.FinalizerLimit
+	if deadline, ok := ctx.Deadline(); ok { // leave time for what comes after
+		limit = min(limit, time.Until(deadline)/2)
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := r.waitAllGone(limited, doom)
 	var notGone *NotGoneError
@@ -101,8 +106,7 @@ func (r *run) free(ctx context.Context, d doomed) error {
 		return err
 	}
 	r.writes.Add(1)
-	r.warn("%s did not go within %s; its finalizers were removed: %s",
-		d.entry.key(), r.cfg.FinalizerLimit, strings.Join(finalizers, ", "))
+	r.warn("%s did not go in time; its finalizers were removed: %s", d.entry.key(), strings.Join(finalizers, ", "))
 	return nil
 }
 

@@ -105,8 +105,7 @@ func (r *run) condemn(ctx context.Context) ([]doomed, error) {
 func (r *run) sentence(ctx context.Context, e entry, live *unstructured.Unstructured) (*doomed, error) {
 	k := e.key()
 	resource, err := r.c.Stored(ctx, k.groupKind())
-	var noMatch *kube.NoMatchError
-	if errors.As(err, &noMatch) {
+	if _, ok := errors.AsType[*kube.NoMatchError](err); ok {
 		r.note(k, e.Version, ActionDeleted, StateGone, "its kind is no longer served")
 		return nil, nil
 	}
@@ -124,7 +123,7 @@ func (r *run) sentence(ctx context.Context, e entry, live *unstructured.Unstruct
 		}
 	}
 	others := otherComponents(live, r.manager)
-	stays := ""
+	var stays string
 	switch {
 	case k.kind == kindPVC && k.group == "", k.kind == kindPV && k.group == "":
 		stays = "it holds data"

@@ -11,7 +11,6 @@ import (
 	"context"
 	"time"
 
-	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kyma-incubator/reconciler/pkg/kube"
@@ -45,8 +44,6 @@ type Config struct {
 	PeopleManagers []string
 	// Now is the clock (time.Now).
 	Now func() time.Time
-	// Log takes what is not an error of a pass (nothing).
-	Log *zap.Logger
 }
 
 // NamespacePolicy says what the component's namespace means for objects that name their own.
@@ -157,9 +154,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.Log == nil {
-		c.Log = zap.NewNop()
 	}
 	return c
 }

@@ -114,20 +114,7 @@ func (r *run) waitAllGone(ctx context.Context, objects []doomed) error {
 
 // followGone empties wait (by UID) as objects go, and returns when it is empty.
 func (r *run) followGone(ctx context.Context, resource kube.Resource, wait map[string]doomed) error {
-	o := kube.ListOptions{Metadata: true}
-	namespaces := map[string]bool{}
-	for _, d := range wait {
-		namespaces[d.entry.Namespace] = true
-		o.Namespace = d.entry.Namespace
-	}
-	if len(namespaces) > 1 {
-		o.Namespace = ""
-	}
-	if len(wait) == 1 {
-		for _, d := range wait {
-			o.Fields = "metadata.name=" + d.entry.Name
-		}
-	}
+	o := coverAll(wait)
 	gone := func(uid string) bool {
 		d, ok := wait[uid]
 		if ok {
@@ -137,32 +124,9 @@ func (r *run) followGone(ctx context.Context, resource kube.Resource, wait map[s
 		return len(wait) == 0
 	}
 	for delay := r.cfg.RetryDelay; ; {
-		items, version, err := r.c.List(ctx, resource, o)
-		if kube.IsNotFound(err) {
-			items, err = nil, nil // the kind itself is gone
-		}
-		if err == nil {
-			there := map[string]bool{}
-			for i := range items {
-				there[string(items[i].GetUID())] = true
-			}
-			for uid := range wait {
-				if !there[uid] {
-					gone(uid)
-				}
-			}
-			if len(wait) == 0 {
-				return nil
-			}
-			_, err = r.c.Watch(ctx, resource, o, version, r.cfg.WatchLifetime, func(event kube.Event) error {
-				if event.Type == "DELETED" && gone(string(event.Object.GetUID())) {
-					return errDone
-				}
-				return nil
-			})
-			if errors.Is(err, errDone) {
-				return nil
-			}
+		err := r.watchGone(ctx, resource, o, wait, gone)
+		if errors.Is(err, errDone) {
+			return nil
 		}
 		if err != nil && Heal(err) == HealsNever {
 			return err
@@ -172,6 +136,50 @@ func (r *run) followGone(ctx context.Context, resource kube.Resource, wait map[s
 		}
 		delay = min(2*delay, r.cfg.MaxRetryDelay)
 	}
+}
+
+// coverAll says what to list to see all of the objects, and little else.
+func coverAll(wait map[string]doomed) kube.ListOptions {
+	o := kube.ListOptions{Metadata: true}
+	namespaces := map[string]bool{}
+	for _, d := range wait {
+		namespaces[d.entry.Namespace] = true
+		o.Namespace = d.entry.Namespace
+		if len(wait) == 1 {
+			o.Fields = "metadata.name=" + d.entry.Name
+		}
+	}
+	if len(namespaces) > 1 {
+		o.Namespace = ""
+	}
+	return o
+}
+
+// watchGone lists and watches once, and tells gone of each UID that is no more, until gone says that it was the last
+// (errDone).
+func (r *run) watchGone(
+	ctx context.Context, resource kube.Resource, o kube.ListOptions, wait map[string]doomed, gone func(uid string) bool,
+) error {
+	items, version, err := r.c.List(ctx, resource, o)
+	if err = notFoundIsFine(err); err != nil { // not found: the kind itself is gone
+		return err
+	}
+	there := map[string]bool{}
+	for i := range items {
+		there[string(items[i].GetUID())] = true
+	}
+	for uid := range wait {
+		if !there[uid] && gone(uid) {
+			return errDone
+		}
+	}
+	_, err = r.c.Watch(ctx, resource, o, version, r.cfg.WatchLifetime, func(event kube.Event) error {
+		if event.Type == "DELETED" && gone(string(event.Object.GetUID())) {
+			return errDone
+		}
+		return nil
+	})
+	return err
 }
 
 func sortResources(resources []Resource) {

@@ -75,30 +75,26 @@ type fixture struct {
 
 type option func(*apply.Config, *apply.Pass)
 
-func newFixture(t testing.TB, opts ...option) *fixture {
-	t.Helper()
-	return newFixtureOn(t, kubetest.Start(t), opts...)
-}
-
-func newFixtureOn(t testing.TB, kt *kubetest.Cluster, opts ...option) *fixture {
-	t.Helper()
-	f := &fixture{t: t, count: &counter{}, ns: kt.Namespace(t)}
+func newFixture(tb testing.TB, opts ...option) *fixture {
+	tb.Helper()
+	kt := kubetest.Start(tb)
+	f := &fixture{t: tb, count: &counter{}, ns: kt.Namespace(tb)}
 	clusters := kube.NewClusters(kube.Config{
 		AllowLoopback: true, QPS: -1,
 		Wrap: func(base http.RoundTripper) http.RoundTripper { f.count.base = base; return f.count },
 	})
-	t.Cleanup(clusters.Close)
+	tb.Cleanup(clusters.Close)
 	var err error
-	f.cluster, err = clusters.Get(ctxOf(t), kube.Kubeconfig(kt.Kubeconfig()))
-	require.NoError(t, err)
-	f.invNS = kt.Namespace(t) // it existed before, so no delete waits for its end
+	f.cluster, err = clusters.Get(ctxOf(tb), kube.Kubeconfig(kt.Kubeconfig()))
+	require.NoError(tb, err)
+	f.invNS = kt.Namespace(tb) // it existed before, so no delete waits for its end
 	cfg := apply.Config{
 		InventoryNamespace: f.invNS,
 		RetryDelay:         20 * time.Millisecond, MaxRetryDelay: 200 * time.Millisecond,
 		PollInterval: 50 * time.Millisecond,
 	}
 	f.pass = apply.Pass{
-		Cluster: f.cluster, Component: kt.Name(t), Namespace: f.ns, Fence: 1, CorrelationID: "c1", InputDigest: "in1",
+		Cluster: f.cluster, Component: kt.Name(tb), Namespace: f.ns, Fence: 1, CorrelationID: "c1", InputDigest: "in1",
 	}
 	for _, o := range opts {
 		o(&cfg, &f.pass)
@@ -109,10 +105,10 @@ func newFixtureOn(t testing.TB, kt *kubetest.Cluster, opts ...option) *fixture {
 	return f
 }
 
-func ctxOf(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 60*time.Second)
-	t.Cleanup(cancel)
+func ctxOf(tb testing.TB) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), 60*time.Second)
+	tb.Cleanup(cancel)
 	return ctx
 }
 
@@ -162,22 +158,18 @@ func (f *fixture) delete() *apply.Report {
 	return report
 }
 
-func objects(t testing.TB, manifests ...string) []*unstructured.Unstructured {
-	t.Helper()
+func objects(tb testing.TB, manifests ...string) []*unstructured.Unstructured {
+	tb.Helper()
 	var out []*unstructured.Unstructured
-	for _, doc := range strings.Split(strings.Join(manifests, "\n---\n"), "\n---\n") {
+	for doc := range strings.SplitSeq(strings.Join(manifests, "\n---\n"), "\n---\n") {
 		if strings.TrimSpace(doc) == "" {
 			continue
 		}
 		obj := &unstructured.Unstructured{}
-		require.NoError(t, unmarshal(doc, &obj.Object), doc)
+		require.NoError(tb, unmarshal(doc, &obj.Object), doc)
 		out = append(out, obj)
 	}
 	return out
-}
-
-func resource(apiVersion, kind, plural string, namespaced bool) kube.Resource {
-	return kube.Resource{GVK: schema.FromAPIVersionAndKind(apiVersion, kind), Plural: plural, Namespaced: namespaced}
 }
 
 func (f *fixture) resourceOf(apiVersion, kind string) kube.Resource {
@@ -242,13 +234,13 @@ func (f *fixture) remove(apiVersion, kind, name string) {
 	require.Eventually(f.t, func() bool { return f.gone(apiVersion, kind, name) }, 20*time.Second, 20*time.Millisecond)
 }
 
-func nested[T any](t testing.TB, obj *unstructured.Unstructured, path ...string) T {
-	t.Helper()
+func nested[T any](tb testing.TB, obj *unstructured.Unstructured, path ...string) T {
+	tb.Helper()
 	v, ok, err := unstructured.NestedFieldNoCopy(obj.Object, path...)
-	require.NoError(t, err)
-	require.True(t, ok, "no %v", path)
+	require.NoError(tb, err)
+	require.True(tb, ok, "no %v", path)
 	typed, ok := v.(T)
-	require.True(t, ok, "%v is %T", path, v)
+	require.True(tb, ok, "%v is %T", path, v)
 	return typed
 }
 
@@ -309,22 +301,6 @@ func scale(t *testing.T, f *fixture, kind, name string, replicas int64) {
 	}, waitFor, tick)
 }
 
-func or(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
-}
-
-// unmarshal reads YAML with whole numbers as int64, as objects from a renderer have them.
-func unmarshal(doc string, into *map[string]any) error {
-	raw, err := yaml.YAMLToJSON([]byte(doc))
-	if err != nil {
-		return err
-	}
-	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
-}
-
 func (f *fixture) inventorySecret() *unstructured.Unstructured {
 	f.t.Helper()
 	secret, err := f.cluster.Get(ctxOf(f.t), f.resourceOf("v1", "Secret"), f.invNS, "reconciler."+f.pass.Component)
@@ -360,4 +336,13 @@ func (f *fixture) patchInventory(change func(map[string]any)) {
 	_, err = f.cluster.Patch(ctxOf(f.t), f.resourceOf("v1", "Secret"), f.invNS, "reconciler."+f.pass.Component, kube.MergePatch,
 		map[string]any{"data": map[string]any{"inventory": packed.Bytes()}}, "somebody")
 	require.NoError(f.t, err)
+}
+
+// unmarshal reads YAML with whole numbers as int64, as objects from a renderer have them.
+func unmarshal(doc string, into *map[string]any) error {
+	raw, err := yaml.YAMLToJSON([]byte(doc))
+	if err != nil {
+		return err
+	}
+	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -57,6 +58,8 @@ type entry struct {
 	Sent string `json:"sent,omitempty"`
 	// Fields is the digest of our own entry in managedFields.
 	Fields string `json:"fields,omitempty"`
+	// Replicas says that our entry has the number of replicas.
+	Replicas bool `json:"replicas,omitempty"`
 	// Created says that it didn't exist before us.
 	Created bool `json:"created,omitempty"`
 	// Shared says that another component's labels are on it.
@@ -92,15 +95,6 @@ func (e entry) resource(action, state, message string) Resource {
 
 // exists says whether there is an inventory in the cluster.
 func (i *inventory) exists() bool { return i.resourceVersion != "" }
-
-func (i *inventory) find(k key) *entry {
-	for n := range i.Entries {
-		if i.Entries[n].key() == k {
-			return &i.Entries[n]
-		}
-	}
-	return nil
-}
 
 func (i *inventory) index() map[key]entry {
 	out := make(map[key]entry, len(i.Entries))
@@ -188,9 +182,7 @@ func (e *Engine) pack(inv *inventory) (*unstructured.Unstructured, error) {
 		if err := json.Unmarshal(known, &all); err != nil {
 			return nil, fmt.Errorf("write the %w: %w", ErrInventory, err)
 		}
-		for k, v := range inv.Rest {
-			all[k] = v
-		}
+		maps.Copy(all, inv.Rest)
 		if known, err = json.Marshal(all); err != nil {
 			return nil, fmt.Errorf("write the %w: %w", ErrInventory, err)
 		}
@@ -244,7 +236,7 @@ func (e *Engine) writeInventory(ctx context.Context, c *kube.Cluster, inv *inven
 	return true, nil
 }
 
-var errSwapped = errors.New("the inventory was changed by somebody else") //nolint:gochecknoglobals // a sentinel
+var errSwapped = errors.New("the inventory was changed by somebody else")
 
 // deleteInventory removes the Secret, if it still is the one that was written.
 func (e *Engine) deleteInventory(ctx context.Context, c *kube.Cluster, inv *inventory) error {

@@ -132,16 +132,6 @@ func (r *run) copyReplicas(ctx context.Context, o *object, body, live *unstructu
 	return nil
 }
 
-func ownsReplicas(live *unstructured.Unstructured, manager string) bool {
-	for _, m := range managedFields(live) {
-		if m.manager == manager && m.applied() {
-			_, ok, _ := unstructured.NestedFieldNoCopy(m.fields, "f:spec", "f:replicas")
-			return ok
-		}
-	}
-	return false
-}
-
 // hpaCache holds the autoscalers of the namespaces that were looked at.
 type hpaCache struct {
 	mu          sync.Mutex

@@ -42,7 +42,7 @@ const (
 func Manager(component string) string { return managerPrefix + component }
 
 // isSubdomain is what the API takes as the name of a Secret.
-var isSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`) //nolint:gochecknoglobals // compiled once
+var isSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 // inventoryName is the name of a component's inventory. Component names differ in more than case, but they may hold what
 // the name of a Secret may not; those get a digest, so that two never meet.
@@ -130,41 +130,38 @@ func (m managed) scales() bool {
 }
 
 // ownFields is the digest of the component's own entry in managedFields ("" if there is none). That entry loses a field
-// when anybody changes or removes a value of ours. A replica count that was taken through the scale subresource counts
-// as still ours: whoever scales may.
+// when anybody changes or removes a value of ours. The replicas aren't part of it, since whoever scales may take them;
+// see ownsReplicas.
 func ownFields(obj *unstructured.Unstructured, manager string) string {
 	own := map[string]any{}
-	entries := managedFields(obj)
-	for _, m := range entries {
+	for _, m := range managedFields(obj) {
 		if m.manager == manager && m.applied() {
-			own[m.apiVersion] = m.fields
+			own[m.apiVersion] = withoutReplicas(m.fields)
 		}
 	}
 	if len(own) == 0 {
 		return ""
 	}
-	if scaledByOthers(obj) {
-		for version, fields := range own {
-			own[version] = withReplicas(fields)
-		}
-	}
 	return digestOf(own)
 }
 
-func withReplicas(fields any) any {
-	m, ok := fields.(map[string]any)
-	if !ok {
+func withoutReplicas(fields map[string]any) map[string]any {
+	spec, _ := fields["f:spec"].(map[string]any)
+	if _, ok := spec["f:replicas"]; !ok {
 		return fields
 	}
-	m = maps.Clone(m)
-	spec, _ := m["f:spec"].(map[string]any)
-	spec = maps.Clone(spec)
-	if spec == nil {
-		spec = map[string]any{}
-	}
-	spec["f:replicas"] = map[string]any{}
-	m["f:spec"] = spec
-	return m
+	fields, spec = maps.Clone(fields), maps.Clone(spec)
+	delete(spec, "f:replicas")
+	fields["f:spec"] = spec
+	return fields
+}
+
+// ownsReplicas says whether the component's own entry has the number of replicas.
+func ownsReplicas(obj *unstructured.Unstructured, manager string) bool {
+	return slices.ContainsFunc(managedFields(obj), func(m managed) bool {
+		_, ok, _ := unstructured.NestedFieldNoCopy(m.fields, "f:spec", "f:replicas")
+		return ok && m.manager == manager && m.applied()
+	})
 }
 
 // scaledByOthers says whether somebody set the replicas through the scale subresource.

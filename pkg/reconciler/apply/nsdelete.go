@@ -88,8 +88,7 @@ func (r *run) deleteNamespace(ctx context.Context, name string) (stays string, e
 		return "", nil
 	}
 	err = r.waitGone(ctx, namespaceResource(), live)
-	var notGone *NotGoneError
-	if errors.As(err, &notGone) {
+	if _, ok := errors.AsType[*NotGoneError](err); ok {
 		return "", &NotGoneError{Resources: []Resource{
 			(entry{Version: "v1", Kind: kindNamespace, Name: name}).resource(ActionDeleted, StatePending, r.hanging(ctx, name)),
 		}}

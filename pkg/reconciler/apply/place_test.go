@@ -13,7 +13,7 @@ import (
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 
-	t.Run("F76 an object's own namespace counts, the component's is the default", func(t *testing.T) {
+	t.Run("F76 F84 an object's own namespace counts, the component's is the default and created if missing", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(t)
 		other := f.ns + "-other"
@@ -25,12 +25,11 @@ func TestPlaces(t *testing.T) {
 		_, err := f.cluster.Get(ctxOf(t), f.resourceOf("v1", "ConfigMap"), other, "there")
 		require.NoError(t, err)
 
-		t.Run("F84 a missing namespace is created with our labels", func(t *testing.T) {
-			ns, err := f.cluster.Get(ctxOf(t), f.resourceOf("v1", "Namespace"), "", other)
-			require.NoError(t, err)
-			require.Equal(t, "reconciler", ns.GetLabels()[apply.LabelManagedBy])
-			require.Equal(t, other, ns.GetLabels()["name"])
-		})
+		// the missing namespace was created with our labels
+		ns, err := f.cluster.Get(ctxOf(t), f.resourceOf("v1", "Namespace"), "", other)
+		require.NoError(t, err)
+		require.Equal(t, "reconciler", ns.GetLabels()[apply.LabelManagedBy])
+		require.Equal(t, other, ns.GetLabels()["name"])
 		require.True(t, f.apply().Unchanged)
 		f.delete()
 		_, err = f.cluster.Get(ctxOf(t), f.resourceOf("v1", "Namespace"), "", other)

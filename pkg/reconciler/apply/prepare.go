@@ -269,7 +269,7 @@ func mergeStringData(obj *unstructured.Unstructured) error {
 	for k, v := range plain {
 		text, ok := v.(string)
 		if !ok {
-			return fmt.Errorf("Secret %s: stringData.%s is no text", obj.GetName(), k)
+			return fmt.Errorf("%s %s: stringData.%s is no text", kindSecret, obj.GetName(), k)
 		}
 		data[k] = base64.StdEncoding.EncodeToString([]byte(text))
 	}

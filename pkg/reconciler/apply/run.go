@@ -263,11 +263,10 @@ func rank(r Resource) int {
 	}
 }
 
-func (r *run) entry(k key) (entry, bool) {
+func (r *run) entry(k key) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e, ok := r.entries[k]
-	return e, ok
+	return r.entries[k]
 }
 
 func (r *run) setEntry(e entry) {

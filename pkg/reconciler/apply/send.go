@@ -69,7 +69,7 @@ func (r *run) send(ctx context.Context, o *object) error {
 }
 
 // errSkip says that nothing more is to be done for this object in this pass.
-var errSkip = errors.New("skipped") //nolint:gochecknoglobals // a sentinel
+var errSkip = errors.New("skipped")
 
 // rescope moves an entry that was made before the scope of its kind was known.
 func (r *run) rescope(o *object, resource kube.Resource) {
@@ -116,12 +116,12 @@ func (r *run) applied(o *object, live *unstructured.Unstructured, w *kube.Write)
 		action = ActionUnchanged
 	}
 	r.writes.Add(1)
-	e, _ := r.entry(o.key)
+	e := r.entry(o.key)
 	if e.Digest != o.digest {
 		e.Done = false
 	}
 	e.Version, e.UID, e.Digest, e.Sent = o.gvk.Version, string(w.Object.GetUID()), o.digest, ""
-	e.Fields = ownFields(w.Object, r.manager)
+	e.Fields, e.Replicas = ownFields(w.Object, r.manager), ownsReplicas(w.Object, r.manager)
 	e.Created = e.Created || w.Created && !o.key.isNamespace()
 	e.Skipped = false
 	e.Shared = w.Object.GetLabels()[LabelComponent] != r.p.Component ||
@@ -164,7 +164,7 @@ func (r *run) applyRounds(
 
 // settleConflict decides about each field that another manager has: it is taken back by force, or left out.
 func (r *run) settleConflict(o *object, body *unstructured.Unstructured, conflict *kube.APIError) (force bool, err error) {
-	e, _ := r.entry(o.key)
+	e := r.entry(o.key)
 	known := e.Digest != "" || appliedByOwn(r.live[o.key], r.manager)
 	for _, c := range conflict.Conflicts {
 		other, isComponent := strings.CutPrefix(c.Manager, managerPrefix)
@@ -202,12 +202,7 @@ func identity(field string) bool {
 }
 
 func (r *run) isPeople(manager string) bool {
-	for _, m := range r.cfg.PeopleManagers {
-		if m == manager {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.cfg.PeopleManagers, manager)
 }
 
 // takeBack says whether a field is taken back by force: once for each value that the component wants there.
@@ -231,7 +226,7 @@ func (r *run) takeBack(e *entry, c kube.Conflict, body *unstructured.Unstructure
 
 // skipCRD leaves a CRD to the component that applied it first.
 func (r *run) skipCRD(o *object, other string) error {
-	e, _ := r.entry(o.key)
+	e := r.entry(o.key)
 	e.Version, e.Digest, e.Skipped = o.gvk.Version, o.digest, true
 	r.setEntry(e)
 	r.note(o.key, o.gvk.Version, ActionSkipped, StateReady, "component "+other+" applies it")
@@ -301,7 +296,7 @@ func (r *run) refused(
 
 // leave keeps an object as it is, since its kind can't be changed.
 func (r *run) leave(o *object, live *unstructured.Unstructured) error {
-	e, _ := r.entry(o.key)
+	e := r.entry(o.key)
 	e.Version, e.UID, e.Digest = o.gvk.Version, string(live.GetUID()), o.digest
 	e.Sent, e.Fields = live.GetAnnotations()[AnnotationDigest], ownFields(live, r.manager)
 	if e.Sent == "" {

@@ -71,8 +71,15 @@ func (r *run) observe(ctx context.Context, entries []entry) (liveSet, error) {
 			var items []unstructured.Unstructured
 			err := r.retry(gctx, func() (err error) {
 				items, _, err = r.list(gctx, s)
-				var noMatch *kube.NoMatchError
-				if errors.As(err, &noMatch) {
+				if _, ok := errors.AsType[*kube.NoMatchError](err); !ok {
+					return err
+				}
+				// The table may be older than the kind: its CRD may have come with this component's last pass.
+				if err := r.c.Refresh(gctx); err != nil {
+					return err
+				}
+				items, _, err = r.list(gctx, s)
+				if _, ok := errors.AsType[*kube.NoMatchError](err); ok {
 					return nil
 				}
 				return err
@@ -122,12 +129,14 @@ func (r *run) differs(e entry, live *unstructured.Unstructured) bool {
 	case e.Digest == "":
 		return true // claimed, never applied
 	case live == nil:
-		return !(e.Done && e.Sent == "") // what runs once and did its work may be gone
+		return !e.Done || e.Sent != "" // what runs once and did its work may be gone
 	case e.Skipped:
 		return false
 	case live.GetDeletionTimestamp() != nil:
 		return true
 	case !e.Shared && live.GetAnnotations()[AnnotationDigest] != or(e.Sent, e.Digest):
+		return true
+	case e.Replicas && !ownsReplicas(live, r.manager) && !scaledByOthers(live):
 		return true
 	default:
 		return ownFields(live, r.manager) != e.Fields

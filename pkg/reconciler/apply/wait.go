@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -55,7 +54,7 @@ type waiter struct {
 	left    map[schema.GroupKind]int
 }
 
-var errDone = errors.New("done") //nolint:gochecknoglobals // a sentinel
+var errDone = errors.New("done")
 
 // waitReady waits until all targets are ready. The first one that has failed, and the end of ctx, end it with a
 // *NotReadyError.
@@ -345,49 +344,6 @@ func (w *waiter) missing(gk schema.GroupKind, seen map[key]bool) error {
 		}
 	}
 	return nil
-}
-
-// claimWaits says whether a pending claim only waits for a pod to use it, and none does.
-func (r *run) claimWaits(ctx context.Context, claim *unstructured.Unstructured) (bool, error) {
-	class, _, _ := unstructured.NestedString(claim.Object, "spec", "storageClassName")
-	if class == "" {
-		return false, nil
-	}
-	resource, err := r.c.ResourceOf(schema.GroupKind{Group: "storage.k8s.io", Kind: "StorageClass"})
-	if err != nil {
-		return false, nil //nolint:nilerr // not served: nothing is known of the class
-	}
-	storageClass, err := r.c.Get(ctx, resource, "", class)
-	if err != nil {
-		return false, notFoundIsFine(err)
-	}
-	if mode, _, _ := unstructured.NestedString(storageClass.Object, "volumeBindingMode"); mode != "WaitForFirstConsumer" {
-		return false, nil
-	}
-	pods, err := r.c.ResourceOf(schema.GroupKind{Kind: kindPod})
-	if err != nil {
-		return false, err
-	}
-	items, _, err := r.c.List(ctx, pods, kube.ListOptions{Namespace: claim.GetNamespace()})
-	if err != nil {
-		return false, err
-	}
-	return !slices.ContainsFunc(items, func(pod unstructured.Unstructured) bool { return uses(&pod, claim.GetName()) }), nil
-}
-
-func uses(pod *unstructured.Unstructured, claim string) bool {
-	raw, _, _ := unstructured.NestedFieldNoCopy(pod.Object, "spec", "volumes")
-	volumes, _ := raw.([]any)
-	for _, v := range volumes {
-		m, ok := v.(map[string]any)
-		if !ok {
-			continue
-		}
-		if name, _, _ := unstructured.NestedString(m, "persistentVolumeClaim", "claimName"); name == claim {
-			return true
-		}
-	}
-	return false
 }
 
 func notFoundIsFine(err error) error {

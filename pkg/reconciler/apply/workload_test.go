@@ -161,14 +161,22 @@ func TestWorkloads(t *testing.T) {
 			"without minReplicas":    {"Deployment", deployment("web", "nginx:1", 1), "maxReplicas: 5"},
 			"statefulset":            {"StatefulSet", statefulSet("web", "nginx:1", 1), "minReplicas: 1\n  maxReplicas: 5"},
 			"target in explicit ns":  {"Deployment", "", "minReplicas: 1\n  maxReplicas: 5"},
+			"replicas not declared":  {"Deployment", "none", "maxReplicas: 5"},
 			"someone else's scaling": {"Deployment", deployment("web", "nginx:1", 1), ""},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				f := newFixture(t)
-				workload := objects(t, or(tc.manifest, deployment("web", "nginx:1", 1)))[0]
-				if tc.manifest == "" {
+				workload := objects(t, deployment("web", "nginx:1", 1))[0]
+				if tc.kind == "StatefulSet" {
+					workload = objects(t, tc.manifest)[0]
+				}
+				switch tc.manifest {
+				case "":
 					workload.SetNamespace(f.ns)
+				case "none":
+					workload = objects(t, deployment("web", "nginx:1", 1))[0]
+					unstructured.RemoveNestedField(workload.Object, "spec", "replicas")
 				}
 				render := func(image string) {
 					workload := workload.DeepCopy()
