@@ -25,14 +25,14 @@ type child struct {
 // errUnused says that a child ended before it took its job.
 var errUnused = errors.New("rendering process ended before it began")
 
-// startChild starts this program again, without environment and with its own rules in its arguments.
+// startChild starts this program again, without environment; its memory limit is in its arguments.
 func startChild(ctx context.Context, cfg Config) (*child, error) {
 	program, err := self()
 	if err != nil {
 		return nil, fmt.Errorf("start rendering process: %w", err)
 	}
 	// Its life isn't that of the context that starts it: a child may wait for the next rendering.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, childMark, fmt.Sprint(cfg.MemoryLimit))
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, childMark, fmt.Sprint(cfg.MemoryLimit)) //nolint:gosec // this program itself
 	cmd.Env = []string{}
 	cmd.SysProcAttr = processAttributes()
 	c := &child{cmd: cmd, stderr: &tail{limit: 64 << 10}}
@@ -88,21 +88,18 @@ func (c *child) render(ctx context.Context, j job, limit int64, ask asker) (*don
 	}
 }
 
+// answer asks and sends what was found. Why a question failed stays here: the child only has to know that it did.
 func (c *child) answer(q question, ask asker) error {
 	object, err := ask(q)
-	if err != nil {
-		if sendErr := send(c.in, toChild{Answer: &answer{Failed: true}}); sendErr != nil {
-			return sendErr
+	reply := answer{Failed: err != nil}
+	if object != nil && !reply.Failed {
+		text, err := json.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("encode answer: %w", err)
 		}
-		return nil
+		reply.Object = text
 	}
-	var text json.RawMessage
-	if object != nil {
-		if text, err = json.Marshal(object); err != nil {
-			return err
-		}
-	}
-	return send(c.in, toChild{Answer: &answer{Object: text}})
+	return send(c.in, toChild{Answer: &reply})
 }
 
 // died says why a child is gone that should be there. What it wrote may hold memory contents, and isn't passed on.

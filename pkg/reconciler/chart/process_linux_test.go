@@ -50,7 +50,7 @@ func alive(pid int) bool {
 func TestChildren(t *testing.T) {
 	me := os.Getpid()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := chart.NewRenderer(chart.Config{Timeout: 5 * time.Second, MemoryLimit: 300 << 20})
+	r := chart.NewRenderer(chart.Config{Timeout: 5 * time.Second, MemoryLimit: 600 << 20})
 	var group errgroup.Group
 	group.Go(func() error { return r.Run(ctx) })
 	t.Cleanup(func() {
@@ -72,7 +72,7 @@ func TestChildren(t *testing.T) {
 	require.Empty(t, environment)
 	require.Eventually(t, func() bool {
 		limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", waiting))
-		return err == nil && strings.Contains(string(limits), strconv.Itoa(300<<20))
+		return err == nil && strings.Contains(string(limits), strconv.Itoa(600<<20))
 	}, 10*time.Second, 5*time.Millisecond, "its memory is limited")
 
 	_, err = r.Render(ctx, request(testChart("plain")))

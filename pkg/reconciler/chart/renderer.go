@@ -190,8 +190,6 @@ func (r *Renderer) renderInside(ctx context.Context, j job, lookup Lookup, asked
 }
 
 // errTimeout is the cause of a context that ended at the Renderer's own deadline.
-//
-//nolint:gochecknoglobals // a sentinel
 var errTimeout = errors.New("rendering deadline")
 
 // cutOff says why a rendering was stopped.
