@@ -141,12 +141,13 @@ func TestErrorsHeal(t *testing.T) {
 		"403 terminating": {
 			&kube.APIError{Code: http.StatusForbidden, Causes: []kube.Cause{{Type: "NamespaceTerminating"}}}, apply.HealsNow,
 		},
-		"403":       {&kube.APIError{Code: http.StatusForbidden}, apply.HealsLater},
-		"503":       {&kube.APIError{Code: http.StatusServiceUnavailable}, apply.HealsLater},
-		"stale":     {apply.ErrStale, apply.HealsLater},
-		"cancelled": {context.Canceled, apply.HealsLater},
-		"never":     {apply.Never(errors.New("x")), apply.HealsNever},
-		"unknown":   {errors.New("x"), apply.HealsLater},
+		"refused by a webhook": {&kube.APIError{Code: http.StatusForbidden, Webhook: "x"}, apply.HealsLater},
+		"403":                  {&kube.APIError{Code: http.StatusForbidden}, apply.HealsLater},
+		"503":                  {&kube.APIError{Code: http.StatusServiceUnavailable}, apply.HealsLater},
+		"stale":                {apply.ErrStale, apply.HealsLater},
+		"cancelled":            {context.Canceled, apply.HealsLater},
+		"never":                {apply.Never(errors.New("x")), apply.HealsNever},
+		"unknown":              {errors.New("x"), apply.HealsLater},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
