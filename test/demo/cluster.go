@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -30,7 +31,7 @@ func newCluster(kubeconfig []byte) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	config.QPS = -1
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	c := &cluster{}
 	if c.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func (c *cluster) objects(ctx context.Context) (map[string]*unstructured.Unstruc
 		}
 		for _, r := range list.APIResources {
 			// Events and leases are the cluster's own; endpoints are copied from Services, with their labels, by controllers.
-			if !slices.Contains(r.Verbs, "list") || slices.Contains([]string{"Event", "Endpoints", "EndpointSlice", "ControllerRevision"}, r.Kind) {
+			if !slices.Contains(r.Verbs, "list") || slices.Contains([]string{"Event", "Endpoints", "EndpointSlice", "ControllerRevision", "ComponentStatus"}, r.Kind) {
 				continue
 			}
 			items, err := c.dynamic.Resource(gv.WithResource(r.Name)).List(ctx, metav1.ListOptions{LabelSelector: managed})
