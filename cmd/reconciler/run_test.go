@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,9 +21,26 @@ import (
 	"github.com/kyma-incubator/reconciler/pkg/reconciler"
 )
 
+// envMain makes the test binary the program itself.
+const envMain = "TEST_RECONCILER_MAIN"
+
 func TestMain(m *testing.M) {
 	reconciler.RenderChild()
+	if os.Getenv(envMain) != "" {
+		main()
+	}
 	os.Exit(m.Run())
+}
+
+// process starts the program with those arguments.
+func process(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *output) {
+	t.Helper()
+	stdout, stderr = &output{}, &output{}
+	cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), envMain+"=1")
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	require.NoError(t, cmd.Start())
+	return cmd, stdout, stderr
 }
 
 // output is what a program prints, for several goroutines.
@@ -103,6 +122,14 @@ func TestStart(t *testing.T) {
 		for line := range strings.Lines(stderr.String()) {
 			require.True(t, json.Valid([]byte(line)), line)
 		}
+	})
+	t.Run("W12 SIGTERM ends the process with exit code 0", func(t *testing.T) {
+		t.Parallel()
+		cmd, _, stderr := process(t, "start", "base", "--workspace", workspaceDir(t), "--listen", "127.0.0.1:0", "--operation-log-dir", t.TempDir())
+		require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "serving") }, 20*time.Second, 5*time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, cmd.Wait(), "%s", stderr)
+		require.Contains(t, stderr.String(), `"msg":"stopped"`)
 	})
 	t.Run("only what is named", func(t *testing.T) {
 		t.Parallel()

@@ -17,7 +17,6 @@ type board struct {
 	cfg Config
 
 	mu      sync.Mutex
-	order   []string
 	entries map[string]*entry
 	byID    map[string]string // correlation ID: component
 	objects []ComponentObjects
@@ -51,7 +50,6 @@ func (b *board) entry(component string) *entry {
 	if e == nil {
 		e = &entry{Status: Status{Component: component, State: Waiting}, changed: map[string]bool{}}
 		b.entries[component] = e
-		b.order = append(b.order, component)
 	}
 	return e
 }
@@ -166,8 +164,12 @@ func (b *board) result(operations []mothership.Operation, ok bool) Result {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	result := Result{OK: ok, Objects: b.objects}
+	operations = slices.Clone(operations)
+	slices.SortStableFunc(operations, func(x, y mothership.Operation) int { return x.Priority - y.Priority })
+	var order []string
 	for _, op := range operations {
 		e := b.entry(op.Component)
+		order = append(order, op.Component)
 		before := e.State
 		switch op.State {
 		case mothership.StateDone:
@@ -191,7 +193,7 @@ func (b *board) result(operations []mothership.Operation, ok bool) Result {
 		}
 		result.OK = result.OK && e.State.Good()
 	}
-	for _, name := range b.order {
+	for _, name := range order {
 		e := b.entries[name]
 		status := e.Status
 		status.Changed, status.Warnings = len(e.changed), slices.Clone(e.Warnings)

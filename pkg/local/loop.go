@@ -34,8 +34,8 @@ type loop struct {
 	board *board
 }
 
-// run starts the parts, waits for the end of the run, and stops them: the component reconciler first, so that its last
-// words are heard.
+// run starts the parts, waits for the end of the run, and stops them: the loops first, so that nothing new begins, then
+// the component reconciler, then the store, which hears its last words.
 func (l *loop) run(ctx context.Context) (Result, error) {
 	worker, db, err := l.parts(ctx)
 	if err != nil {
@@ -72,24 +72,22 @@ func (l *loop) run(ctx context.Context) (Result, error) {
 	defer stopStore()
 	all.Go(func() error { return db.Run(storing) })
 	all.Go(func() error {
+		defer stopStore()
+		return worker.Run(working)
+	})
+	all.Go(func() error {
+		defer stopWorker()
 		loops, looping := errgroup.WithContext(looping)
 		loops.Go(func() error { return schedule.Run(looping) })
 		loops.Go(func() error { return dispatch.Run(looping) })
-		err := loops.Wait()
-		stopStore()
-		return err
-	})
-	all.Go(func() error {
-		err := worker.Run(working)
-		stopLoops()
-		return err
+		return loops.Wait()
 	})
 	// What is asked for ends with ctx or when a part has failed.
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	defer context.AfterFunc(alive, stopWatching)()
 	result, err := l.watch(watching, db)
-	stopWorker()
+	stopLoops()
 	if broken := all.Wait(); broken != nil && (err == nil || errors.Is(err, context.Canceled) && ctx.Err() == nil) {
 		return result, fmt.Errorf("a part has failed: %w", broken)
 	}
