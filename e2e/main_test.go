@@ -29,7 +29,7 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(binaries) }()
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X github.com/kyma-incubator/reconciler/pkg/daemon.version=e2e",
+	build := exec.Command("go", "build", "-ldflags", "-s -w -X github.com/kyma-incubator/reconciler/pkg/daemon.version=e2e",
 		"-o", binaries+string(filepath.Separator), "./cmd/mothership", "./cmd/reconciler")
 	build.Dir, build.Env = root(), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

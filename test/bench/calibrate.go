@@ -151,7 +151,11 @@ func calibrate(ctx context.Context, dsn string, clusters, components int) (calib
 		finals: make(chan calibrateFinal, calibrateGroup), complete: make(chan struct{}), total: int64(clusters * components),
 	}
 	server := &http.Server{Handler: http.HandlerFunc(l.callback), ReadHeaderTimeout: 30 * time.Second}
-	defer func() { _ = server.Close() }()
+	defer func() { // the stub hears the last answers
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = server.Shutdown(ctx)
+	}()
 	go func() {
 		if err := server.Serve(listener); ctx.Err() == nil && err != http.ErrServerClosed { //nolint:errorlint // documented to be returned as it is
 			fail(err)

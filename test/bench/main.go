@@ -33,7 +33,8 @@ type options struct {
 	samples                    int
 	rounds, repeats            int
 	only, databases            []string
-	write, dsn, root, tools    string
+	write, dsn, root           string
+	tools, programs            string
 	keep                       bool
 }
 
@@ -81,6 +82,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.dsn, "dsn", "", "PostgreSQL server to use, with the right to create databases (default: one of our own, with PostgreSQL's defaults)")
 	flags.StringVar(&o.root, "root", filepath.Join("..", ".."), "root of the repository")
 	flags.StringVar(&o.tools, "tools", "", "directory of testcluster and helm (default bin in the repository; built there if missing)")
+	flags.StringVar(&o.programs, "programs", "", "directory of the programs to measure, mothership and reconciler (default: built from this checkout)")
 	flags.BoolVar(&o.keep, "keep", false, "keep the working directory with the logs of all processes")
 	if err := flags.Parse(args); err != nil {
 		return o, err

@@ -79,14 +79,25 @@ func (m *mothership) stop() error {
 	return errors.Join(err, m.drop())
 }
 
-// register sends the broker's request for a cluster.
+// errUnavailable is an answer after which a broker tries again.
+var errUnavailable = errors.New("the mothership is not available")
+
+// register sends the broker's request for a cluster, again after each answer that asks for it.
 func (m *mothership) register(ctx context.Context, c mothershipv1.Cluster) error {
 	body, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	var answer mothershipv1.ClusterResponse
-	return m.call(ctx, http.MethodPost, "/v1/clusters", body, &answer)
+	for try := 1; ; try++ {
+		var answer mothershipv1.ClusterResponse
+		err := m.call(ctx, http.MethodPost, "/v1/clusters", body, &answer)
+		if !errors.Is(err, errUnavailable) || try == 20 {
+			return err
+		}
+		if err := pause(ctx, 250*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 // status returns a cluster's status.
@@ -124,7 +135,10 @@ func (m *mothership) call(ctx context.Context, method, path string, body []byte,
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != http.StatusOK {
+	switch {
+	case response.StatusCode >= http.StatusInternalServerError:
+		return fmt.Errorf("%w: %s %s answered %s: %s", errUnavailable, method, path, response.Status, text)
+	case response.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s %s answered %s: %s", method, path, response.Status, text)
 	}
 	return json.Unmarshal(text, answer)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,11 +70,11 @@ func (b *bench) progress(format string, args ...any) {
 
 // build builds the two programs once, as `make build` does.
 func (b *bench) build(ctx context.Context) error {
-	if b.built {
+	if b.built || b.options.programs != "" {
 		return nil
 	}
 	b.progress("building the programs")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(b.dir, "bin")+string(filepath.Separator), "./cmd/mothership", "./cmd/reconciler")
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", filepath.Join(b.dir, "bin")+string(filepath.Separator), "./cmd/mothership", "./cmd/reconciler")
 	build.Dir, build.Env = b.options.root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, out)
@@ -82,7 +83,10 @@ func (b *bench) build(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) bin(name string) string { return filepath.Join(b.dir, "bin", name) }
+// bin returns where a program is.
+func (b *bench) bin(name string) string {
+	return filepath.Join(cmp.Or(b.options.programs, filepath.Join(b.dir, "bin")), name)
+}
 
 // process is a program that this one started; its output is in a file.
 type process struct {
