@@ -53,7 +53,7 @@ func (r *run) apply(ctx context.Context) error {
 	if r.repair {
 		claimDigest = r.p.InputDigest // what is repaired shows again if this run dies
 	}
-	if err := r.save(ctx, claimDigest); err != nil {
+	if err := r.claim(ctx, claimDigest); err != nil {
 		return fmt.Errorf("claim the component: %w", err)
 	}
 	deferred, err := r.sendAll(ctx, todo)

@@ -44,7 +44,7 @@ func (r *run) delete(ctx context.Context) error {
 			r.entries[e.key()] = e
 		}
 	}
-	if err := r.save(ctx, ""); err != nil {
+	if err := r.claim(ctx, ""); err != nil {
 		return fmt.Errorf("claim the component: %w", err)
 	}
 	doom, err := r.condemn(ctx)

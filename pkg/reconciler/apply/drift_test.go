@@ -197,3 +197,15 @@ func container(obj map[string]any) map[string]any {
 	list, _, _ := unstructured.NestedFieldNoCopy(obj, "spec", "template", "spec", "containers")
 	return list.([]any)[0].(map[string]any)
 }
+
+func TestWithoutInputDigest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t).render(configMap("one", "1")).input("")
+	f.apply()
+	f.pass.Fence, f.pass.CorrelationID = 2, "c2"
+	f.count.reset()
+	report := f.apply()
+	require.True(t, report.Rendered)
+	require.True(t, report.Unchanged)
+	require.Empty(t, f.count.writes())
+}

@@ -42,6 +42,7 @@ type inventory struct {
 
 	resourceVersion string // of the Secret; empty if there is none
 	written         string // digest of what the Secret holds
+	content         string // the same without who wrote it
 }
 
 // entry is one object of the inventory.
@@ -95,6 +96,15 @@ func (e entry) resource(action, state, message string) Resource {
 
 // exists says whether there is an inventory in the cluster.
 func (i *inventory) exists() bool { return i.resourceVersion != "" }
+
+func (i *inventory) noteWritten() { i.written, i.content = digestOf(i), i.contentDigest() }
+
+// contentDigest is a digest of all but the fence and the correlation ID.
+func (i *inventory) contentDigest() string {
+	anonymous := *i
+	anonymous.Fence, anonymous.CorrelationID = 0, ""
+	return digestOf(&anonymous)
+}
 
 func (i *inventory) index() map[key]entry {
 	out := make(map[key]entry, len(i.Entries))
@@ -167,7 +177,7 @@ func parseInventory(secret *unstructured.Unstructured) (*inventory, error) {
 		delete(inv.Rest, known)
 	}
 	inv.resourceVersion = secret.GetResourceVersion()
-	inv.written = digestOf(inv)
+	inv.noteWritten()
 	return inv, nil
 }
 
@@ -232,7 +242,8 @@ func (e *Engine) writeInventory(ctx context.Context, c *kube.Cluster, inv *inven
 	case err != nil:
 		return false, fmt.Errorf("write the %w of %s: %w", ErrInventory, inv.Component, err)
 	}
-	inv.resourceVersion, inv.written = w.Object.GetResourceVersion(), digestOf(inv)
+	inv.resourceVersion = w.Object.GetResourceVersion()
+	inv.noteWritten()
 	return true, nil
 }
 

@@ -118,9 +118,30 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// save writes the inventory with the entries as they are, by compare-and-swap. If somebody newer has claimed it, the
-// error is ErrStale.
+// claim writes the inventory with the entries as they are, in the name of this task, by compare-and-swap. If somebody
+// newer has claimed it, the error is ErrStale.
+func (r *run) claim(ctx context.Context, inputDigest string) error {
+	r.mu.Lock()
+	r.inv.set(r.entries)
+	r.mu.Unlock()
+	r.inv.InputDigest = inputDigest
+	return r.write(ctx)
+}
+
+// save is claim, but writes nothing if nothing has changed but the task.
 func (r *run) save(ctx context.Context, inputDigest string) error {
+	r.mu.Lock()
+	r.inv.set(r.entries)
+	r.mu.Unlock()
+	r.inv.InputDigest, r.inv.Namespace = inputDigest, r.p.Namespace
+	if r.inv.exists() && r.inv.contentDigest() == r.inv.content {
+		return nil
+	}
+	return r.write(ctx)
+}
+
+func (r *run) write(ctx context.Context) error {
+	inputDigest, lookups := r.inv.InputDigest, r.inv.Lookups
 	return r.retry(ctx, func() error {
 		for {
 			err := r.trySave(ctx, inputDigest)
@@ -131,7 +152,7 @@ func (r *run) save(ctx context.Context, inputDigest string) error {
 			if err != nil {
 				return err
 			}
-			r.inv = fresh
+			r.inv, fresh.Lookups = fresh, lookups
 			if err := r.checkFence(); err != nil {
 				return err
 			}
