@@ -37,7 +37,7 @@ bench: setup build $(BIN)/testcluster $(BIN)/helm ## throughput and latency, bes
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## rules and import walls of .golangci.yml
-	@CGO_ENABLED=0 $(BIN)/golangci-lint run ./...
+	@CGO_ENABLED=0 $(BIN)/golangci-lint run --timeout 30m ./...
 
 .PHONY: generate
 generate: $(BIN)/oapi-codegen ## servers, clients and types from the OpenAPI documents
