@@ -214,6 +214,7 @@ func TestDatabaseAway(t *testing.T) {
 	id := newID()
 	m.put(cluster(id, "1", "a"))
 	waitForTask(t, stub, "a", 1)
+	m.eventually("a beat was accepted", func() bool { return stub.Answered("running", 200) > 2 })
 
 	postgres.Stop(t)
 	m.eventually("not ready", func() bool { return m.readiness() == http.StatusServiceUnavailable })

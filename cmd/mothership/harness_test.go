@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
 	"github.com/kyma-incubator/reconciler/api/mothershipv1"
@@ -72,6 +73,8 @@ func quick(p *parts) {
 	p.limits.ReconcileInterval = time.Hour
 	p.limits.Backoff = mothership.Backoff{Base: 100 * time.Millisecond, Max: 200 * time.Millisecond}
 	p.limits.TryBackoff = mothership.Backoff{Base: 50 * time.Millisecond, Max: 100 * time.Millisecond}
+	p.limits.BusyDelay = 50 * time.Millisecond
+	p.store.LivenessEvery, p.store.LivenessGap = 50*time.Millisecond, 400*time.Millisecond
 	p.scheduler.Sweep, p.scheduler.MinWait, p.scheduler.ExpireEvery = time.Second, 20*time.Millisecond, 50*time.Millisecond
 	p.dispatch.Sweep, p.dispatch.BusyDelay = 50*time.Millisecond, 50*time.Millisecond
 	p.grace = 5 * time.Second
@@ -80,7 +83,7 @@ func quick(p *parts) {
 // start starts a mothership with these flags, on a port of its own if they name none.
 func start(t *testing.T, args []string, change ...func(*parts)) *mother {
 	t.Helper()
-	p := parts{log: zaptest.NewLogger(t, zaptest.Level(-1))}
+	p := parts{log: zaptest.NewLogger(t, zaptest.Level(zap.InfoLevel))}
 	p.limits = mothership.DefaultLimits()
 	cmd := &cobra.Command{}
 	p.bind(cmd)

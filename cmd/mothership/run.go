@@ -25,6 +25,7 @@ type parts struct {
 	options
 
 	log       *zap.Logger
+	store     store.Config
 	scheduler scheduler.Config
 	dispatch  dispatcher.Config
 	// started is called with the API's address once it is served.
@@ -36,9 +37,8 @@ var errStopping = errors.New("stopping")
 // serve runs a mothership until ctx ends or a part fails. What keeps it from starting is a usage error.
 func serve(ctx context.Context, p parts) error {
 	registry := daemon.NewRegistry()
-	db, err := p.db.open(ctx, store.Config{
-		Limits: p.limits, MaxOpen: p.maxOpen, Replica: replica(), Log: p.log, Registerer: registry,
-	})
+	p.store.Limits, p.store.MaxOpen, p.store.Replica, p.store.Log, p.store.Registerer = p.limits, p.maxOpen, replica(), p.log, registry
+	db, err := p.db.open(ctx, p.store)
 	if err != nil {
 		return err
 	}

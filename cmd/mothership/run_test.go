@@ -67,17 +67,18 @@ func TestF08RestartWhileWorkGoesOn(t *testing.T) {
 		const beat = 200 * time.Millisecond
 		stub.Do("a", beating(gate, beat, reconcilertest.Succeed()))
 		listen := []string{"--listen", freeAddress(t)}
-		m := start(t, flags(db, base(stub), listen))
+		lease := func(p *parts) { p.limits.Lease = 3 * beat }
+		m := start(t, flags(db, base(stub), listen), lease)
 		id := newID()
 		m.put(cluster(id, "1", "a"))
 		waitForTask(t, stub, "a", 1)
 		m.eventually("a beat was accepted", func() bool { return stub.Answered(reconcilerv1.CallbackStatusRunning, 200) > 2 })
 		m.stop()
 		<-time.After(5 * beat) // The lease is three beats.
-		m = start(t, flags(db, base(stub), listen))
+		m = start(t, flags(db, base(stub), listen), lease)
 		beats := stub.Answered(reconcilerv1.CallbackStatusRunning, 200)
 		m.eventually("beats go on", func() bool { return stub.Answered(reconcilerv1.CallbackStatusRunning, 200) > beats+5 })
-		require.Len(t, stub.Tasks("a"), 1, "no second task")
+		require.Equal(t, 1, len(stub.Tasks("a")), "no second task") //nolint:testifylint // the tasks are long
 		gate.Open()
 		m.waitFor(id, mothership.StatusReady)
 		require.Len(t, stub.Tasks("a"), 1)
@@ -89,17 +90,18 @@ func TestSilentReconcilerLosesItsOperation(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db []string) {
 		stub := reconcilertest.Start(t)
-		silent := reconcilertest.Behaviour{Callbacks: []reconcilerv1.CallbackMessage{{Status: reconcilerv1.CallbackStatusRunning, HeartbeatSeconds: 0.1}}}
+		silent := reconcilertest.Behaviour{Callbacks: []reconcilerv1.CallbackMessage{{Status: reconcilerv1.CallbackStatusRunning, HeartbeatSeconds: 0.2}}}
 		stub.Do("a", silent, reconcilertest.Succeed())
-		m := start(t, flags(db, base(stub)))
+		m := start(t, flags(db, base(stub)), func(p *parts) { p.limits.Lease = time.Second })
 		id := newID()
 		m.put(cluster(id, "1", "a"))
 		t.Run("F10 the orphan is handed over again and the run ends well", func(t *testing.T) {
 			m.waitFor(id, mothership.StatusReady)
-			require.Len(t, stub.Tasks("a"), 2)
-			require.Equal(t, int64(2), stub.Tasks("a")[1].Attempt)
+			require.GreaterOrEqual(t, len(stub.Tasks("a")), 2)
+			require.Greater(t, stub.Tasks("a")[1].Attempt, stub.Tasks("a")[0].Attempt)
 			require.Greater(t, stub.Tasks("a")[1].Fence, stub.Tasks("a")[0].Fence)
 		})
+		last := stub.Tasks("a")[len(stub.Tasks("a"))-1]
 		t.Run("a callback of the past attempt is stale", func(t *testing.T) {
 			code, body, err := stub.Send(stub.Tasks("a")[0].CallbackURL.Reveal(), reconcilerv1.CallbackMessage{Status: reconcilerv1.CallbackStatusError, Error: "late"})
 			require.NoError(t, err)
@@ -107,19 +109,19 @@ func TestSilentReconcilerLosesItsOperation(t *testing.T) {
 			require.Contains(t, body, `"code":"conflict"`)
 		})
 		t.Run("L6 a repeated final one is accepted", func(t *testing.T) {
-			code, body, err := stub.Send(stub.Tasks("a")[1].CallbackURL.Reveal(), reconcilerv1.CallbackMessage{Status: reconcilerv1.CallbackStatusSuccess})
+			code, body, err := stub.Send(last.CallbackURL.Reveal(), reconcilerv1.CallbackMessage{Status: reconcilerv1.CallbackStatusSuccess})
 			require.NoError(t, err)
 			require.Equal(t, 200, code, body)
 		})
 		t.Run("a contrary final one is refused", func(t *testing.T) {
-			code, body, err := stub.Send(stub.Tasks("a")[1].CallbackURL.Reveal(), reconcilerv1.CallbackMessage{Status: reconcilerv1.CallbackStatusError})
+			code, body, err := stub.Send(last.CallbackURL.Reveal(), reconcilerv1.CallbackMessage{Status: reconcilerv1.CallbackStatusError})
 			require.NoError(t, err)
 			require.Equal(t, 409, code, body)
 		})
 		t.Run("a wrong token is refused", func(t *testing.T) {
-			url := stub.Tasks("a")[1].CallbackURL.Reveal()
+			url := last.CallbackURL.Reveal()
 			before, _, _ := strings.Cut(url, "?")
-			for _, bad := range []string{before, before + "?token=", before + "?token=2.AAAA", url + "x", strings.Replace(url, "token=2.", "token=3.", 1)} {
+			for _, bad := range []string{before, before + "?token=", before + "?token=1.AAAA", url + "x", strings.Replace(url, "token=", "token=7", 1)} {
 				code, body, err := stub.Send(bad, reconcilerv1.CallbackMessage{Status: reconcilerv1.CallbackStatusSuccess})
 				require.NoError(t, err)
 				require.Equal(t, 401, code, body)
@@ -127,7 +129,7 @@ func TestSilentReconcilerLosesItsOperation(t *testing.T) {
 			}
 		})
 		t.Run("the token of one operation is none for another", func(t *testing.T) {
-			_, query, _ := strings.Cut(stub.Tasks("a")[1].CallbackURL.Reveal(), "?")
+			_, query, _ := strings.Cut(last.CallbackURL.Reveal(), "?")
 			other, _, _ := strings.Cut(stub.Tasks("CRDs")[0].CallbackURL.Reveal(), "?")
 			code, _, err := stub.Send(other+"?"+query, reconcilerv1.CallbackMessage{Status: reconcilerv1.CallbackStatusSuccess})
 			require.NoError(t, err)

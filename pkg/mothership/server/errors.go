@@ -82,9 +82,9 @@ func (s *server) renderError(w http.ResponseWriter, r *http.Request, err error) 
 	}
 	switch {
 	case status == http.StatusInternalServerError:
-		s.cfg.Log.Error("request failed", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
+		s.repeats.Log(zap.ErrorLevel, err.Error(), "request failed", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
 	case status == http.StatusServiceUnavailable && r.Context().Err() == nil:
-		s.cfg.Log.Warn("request failed for now", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
+		s.repeats.Log(zap.WarnLevel, "unavailable", "requests fail for now", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
 	default:
 		s.cfg.Log.Debug("request refused", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Int("status", status), zap.Error(err))
 	}

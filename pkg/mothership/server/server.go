@@ -89,7 +89,8 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{cfg: withDefaults(cfg)}
+	cfg = withDefaults(cfg)
+	s := &server{cfg: cfg, repeats: daemon.NewRepeats(cfg.Log, time.Hour)}
 	strict := mothershipv1.NewStrictHandlerWithOptions(s, nil, mothershipv1.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
 			s.renderError(w, r, bodyError(err))
@@ -114,7 +115,7 @@ func New(cfg Config) (http.Handler, error) {
 	router.Use(s.bounded)
 	router.Method(http.MethodGet, "/health/live", daemon.Live())
 	if cfg.Ready != nil {
-		router.Method(http.MethodGet, "/health/ready", daemon.Ready(cfg.Ready, 0))
+		router.Method(http.MethodGet, "/health/ready", daemon.Ready(s.ready, 0))
 	}
 	if cfg.Metrics != nil {
 		router.Method(http.MethodGet, "/metrics", cfg.Metrics)
@@ -147,9 +148,21 @@ func withDefaults(cfg Config) Config {
 }
 
 // server implements mothershipv1.StrictServerInterface.
-type server struct{ cfg Config }
+type server struct {
+	cfg     Config
+	repeats *daemon.Repeats
+}
 
 var _ mothershipv1.StrictServerInterface = (*server)(nil)
+
+// ready asks whether requests can be served; after it said yes the next failure is news again.
+func (s *server) ready(ctx context.Context) error {
+	err := s.cfg.Ready(ctx)
+	if err == nil {
+		s.repeats.Forget("unavailable")
+	}
+	return err
+}
 
 // bounded limits the size of a body and the time of the work, refuses a broken query, and turns a panic into an error like any other.
 func (s *server) bounded(next http.Handler) http.Handler {
