@@ -25,10 +25,12 @@ type Cluster struct {
 	tables    *tables
 	lastUsed  time.Time // guarded by Clusters.mu
 
-	refreshing sync.Mutex // one refresh at a time
+	refreshing chan struct{} // holds a token while somebody refreshes
 
 	mu      sync.Mutex
 	state   discovered
+	tried   time.Time // when the last refresh ended
+	failure error     // how
 	storage map[schema.GroupKind]storageVersion
 }
 
@@ -47,7 +49,7 @@ func newCluster(key string, access *kubeconfig.Access, cfg Config, tables *table
 	}
 	return &Cluster{
 		key: key, cfg: cfg, server: server, transport: rt, pool: pool, tables: tables,
-		limiter: rate.NewLimiter(limit, cfg.Burst),
+		limiter: rate.NewLimiter(limit, cfg.Burst), refreshing: make(chan struct{}, 1),
 		storage: map[schema.GroupKind]storageVersion{},
 	}, nil
 }

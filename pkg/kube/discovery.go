@@ -68,14 +68,34 @@ func (c *Cluster) snapshot() discovered {
 	return c.state
 }
 
+// refreshIfOlder refreshes a table that is older than maxAge. Who asks while somebody else is at it gets that one's
+// result, so that a cluster that doesn't answer costs many callers no more than one.
 func (c *Cluster) refreshIfOlder(ctx context.Context, maxAge time.Duration) error {
 	asked := c.cfg.Now()
-	c.refreshing.Lock()
-	defer c.refreshing.Unlock()
+	select {
+	case c.refreshing <- struct{}{}:
+		defer func() { <-c.refreshing }()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for discovery: %w", context.Cause(ctx))
+	}
 	old := c.snapshot()
-	if age := c.cfg.Now().Sub(old.checked); !old.checked.IsZero() && (old.checked.After(asked) || age < maxAge) {
+	if !old.checked.IsZero() && c.cfg.Now().Sub(old.checked) < maxAge {
 		return nil
 	}
+	c.mu.Lock()
+	tried, failure := c.tried, c.failure
+	c.mu.Unlock()
+	if tried.After(asked) && !errors.Is(failure, context.Canceled) {
+		return failure
+	}
+	err := c.refresh(ctx, old)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tried, c.failure = c.cfg.Now(), err
+	return err
+}
+
+func (c *Cluster) refresh(ctx context.Context, old discovered) error {
 	fresh := discovered{checked: c.cfg.Now()}
 	if old.table == nil { // alone at first, so that one connection is made, not three
 		var err error

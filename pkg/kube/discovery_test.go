@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -115,6 +116,34 @@ func TestDiscovery(t *testing.T) {
 		s.discovery("/apis", fmt.Sprintf(groupDoc, "apps", appsV1))
 		_, err = clusters.Get(t.Context(), s.kubeconfig())
 		require.NoError(t, err)
+	})
+
+	t.Run("many who ask at once cost a silent cluster one question", func(t *testing.T) {
+		t.Parallel()
+		s := newStub(t)
+		release := make(chan struct{})
+		s.on("/version", func(w http.ResponseWriter, _ *http.Request) {
+			<-release
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		clusters := newClusters(t)
+		results := make(chan error)
+		for range 5 {
+			go func() {
+				_, err := clusters.Get(context.WithoutCancel(t.Context()), s.kubeconfig())
+				results <- err
+			}()
+		}
+		require.Eventually(t, func() bool { return s.count("/version") == 1 }, 5*time.Second, time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := clusters.Get(ctx, s.kubeconfig())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		close(release)
+		for range 5 {
+			require.True(t, kube.IsCode(<-results, http.StatusServiceUnavailable))
+		}
+		require.Equal(t, 1, s.count("/version"))
 	})
 
 	t.Run("connections are kept up to a number and an age", func(t *testing.T) {

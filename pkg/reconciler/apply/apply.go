@@ -20,7 +20,7 @@ import (
 func (e *Engine) Apply(ctx context.Context, p Pass) (*Report, error) {
 	r, err := e.start(ctx, p)
 	if err == nil {
-		err = r.apply(ctx)
+		err = r.explain(ctx, r.apply(ctx))
 	}
 	return r.finish(), err
 }

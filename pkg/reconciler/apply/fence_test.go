@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -96,6 +97,39 @@ func TestFence(t *testing.T) {
 		require.NoError(t, err)
 		_, err = f.tryApply()
 		require.ErrorIs(t, err, apply.ErrInventory)
+	})
+
+	t.Run("many components of a new cluster at once", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t, func(cfg *apply.Config, p *apply.Pass) { cfg.InventoryNamespace = p.Namespace + "-inventory" })
+		f.pass.Namespace = f.ns + "-own"
+		results := make(chan error)
+		all := []*fixture{}
+		for i := range 8 {
+			c := f.as(fmt.Sprintf("%s-%d", f.pass.Component, i)).render(configMap(fmt.Sprintf("c%d", i), "1"))
+			all = append(all, c)
+			go func() {
+				_, err := c.engine.Apply(context.WithoutCancel(t.Context()), c.pass)
+				results <- err
+			}()
+		}
+		for range all {
+			require.NoError(t, <-results)
+		}
+		for _, c := range all {
+			require.True(t, c.apply().Unchanged)
+			go func() {
+				_, err := c.engine.Delete(context.WithoutCancel(t.Context()), c.pass)
+				results <- err
+			}()
+		}
+		for range all {
+			require.NoError(t, <-results)
+		}
+		for _, name := range []string{f.invNS, f.pass.Namespace} {
+			_, err := f.cluster.Get(ctxOf(t), f.resourceOf("v1", "Namespace"), "", name)
+			require.True(t, kube.IsNotFound(err), name)
+		}
 	})
 
 	t.Run("component names that no Secret may have", func(t *testing.T) {

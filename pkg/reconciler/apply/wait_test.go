@@ -78,6 +78,7 @@ func TestWait(t *testing.T) {
 		_, err := f.applyFor(short)
 		require.ErrorContains(t, err, "DaemonSet")
 		require.ErrorContains(t, err, "not ready")
+		require.ErrorContains(t, err, "CrashLoopBackOff")
 	})
 
 	t.Run("F88 a pod that is terminating isn't ready", func(t *testing.T) {
