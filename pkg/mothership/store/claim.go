@@ -27,10 +27,35 @@ func (s *Store) Claim(ctx context.Context, requests []mothership.ClaimRequest) (
 	if err := s.fits(ctx); err != nil {
 		return nil, err
 	}
-	var claimed []claim
-	var at time.Time
-	err := s.inTx(ctx, s.hot, func(ctx context.Context, t *tx) error {
-		claimed, at = nil, time.Now()
+	for try := 0; ; try++ {
+		claimed, missed, err := s.claimOnce(ctx, requests)
+		if err != nil {
+			return nil, fmt.Errorf("claim: %w", err)
+		}
+		if len(claimed) > 0 && missed {
+			mark(s.topics[mothership.TopicClaimable].here) // There is more.
+		}
+		if len(claimed) > 0 || !missed || try == maxMissed {
+			return s.assignments(ctx, claimed, time.Now())
+		}
+		// Whoever has the clusters is going to commit soon, and need not wake anybody.
+		pause := time.NewTimer(time.Millisecond << try)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		case <-pause.C:
+		}
+	}
+}
+
+// maxMissed is how often a claim looks again when all that it found was locked by others: for some 60 ms.
+const maxMissed = 5
+
+// claimOnce is one transaction. It says whether there was something that somebody else had locked.
+func (s *Store) claimOnce(ctx context.Context, requests []mothership.ClaimRequest) (claimed []claim, missed bool, err error) {
+	err = s.inTx(ctx, s.hot, func(ctx context.Context, t *tx) error {
+		claimed, missed = nil, false
 		beats, err := t.reconcilers(ctx, requests)
 		if err != nil {
 			return err
@@ -39,13 +64,10 @@ func (s *Store) Claim(ctx context.Context, requests []mothership.ClaimRequest) (
 		if err != nil || len(candidates) == 0 {
 			return err
 		}
-		claimed, err = t.claim(ctx, candidates, beats)
+		claimed, missed, err = t.claim(ctx, candidates, beats)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	return s.assignments(ctx, claimed, at)
+	return claimed, missed, err
 }
 
 // beat is what is known of a component reconciler.
@@ -129,31 +151,31 @@ type claim struct {
 }
 
 // claim locks the candidates' clusters, leaving out those that somebody else works on, and starts the attempts.
-func (t *tx) claim(ctx context.Context, candidates []candidate, beats map[string]beat) ([]claim, error) {
+func (t *tx) claim(ctx context.Context, candidates []candidate, beats map[string]beat) (claimed []claim, missed bool, err error) {
 	ids, clusters := make([]string, len(candidates)), make([]string, len(candidates))
 	for i, c := range candidates {
 		ids[i], clusters[i] = c.correlationID, c.runtimeID
 	}
 	locked, err := t.lock(ctx, clusters, true)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	operations, err := t.loadOperations(ctx, locked, ids)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := t.loadRuns(ctx, locked); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var claimed []claim
 	for _, c := range candidates {
 		l, op := locked[c.runtimeID], operations[c.correlationID]
+		missed = missed || l == nil
 		if l == nil || op == nil || !l.Claim(op, beats[c.reconciler].lease, t.s.moment(l.now)) {
 			continue
 		}
 		claimed = append(claimed, claim{op: *op, run: *l.Run, ready: done(l.Operations)})
 	}
-	return claimed, t.write(ctx, locked)
+	return claimed, missed, t.write(ctx, locked)
 }
 
 // done returns the components that are done, in order; nil without any.
