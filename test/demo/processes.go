@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -52,8 +53,7 @@ func (d *demo) start(ctx context.Context, name, program string, args ...string) 
 
 // stop ends the processes in reverse order, each with SIGTERM first.
 func (d *demo) stop() {
-	for i := len(d.processes) - 1; i >= 0; i-- {
-		p := d.processes[i]
+	for _, p := range slices.Backward(d.processes) {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		timer := time.NewTimer(30 * time.Second)
 		select {

@@ -38,9 +38,9 @@ func (d *demo) change(ctx context.Context) error {
 		return err
 	}
 	var changed struct {
-		Component string
-		Key       string
-		Value     json.RawMessage
+		Component string          `json:"component"`
+		Key       string          `json:"key"`
+		Value     json.RawMessage `json:"value"`
 	}
 	text, err := os.ReadFile(filepath.Join(d.workspace, "change.json"))
 	if err != nil {
