@@ -72,7 +72,7 @@ type walk struct {
 	now        time.Time
 	limits     mothership.Limits
 	priorities [walkOps]int
-	lean       bool            // without what needs only one operation to be seen: lost replies, repeated messages, stops
+	lean       bool            // without wishes, lost replies, repeated messages and stops
 	shown      map[string]bool // what inert has shown already
 }
 
@@ -252,7 +252,7 @@ func (w *walk) leaseOver(s world, i int) world {
 
 // wishes returns what users may want.
 func (w *walk) wishes(s world) []move {
-	if s.wishes >= walkWishes {
+	if s.wishes >= walkWishes || w.lean {
 		return nil
 	}
 	var moves []move
