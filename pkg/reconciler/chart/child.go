@@ -109,6 +109,7 @@ func (c *child) died(memory int64, err error) error {
 		"out of memory", "cannot allocate memory", "map pages in", "too many retries", // the heap
 		"pthread_create failed", "failed to create new OS thread", // a thread's stack
 		"stack overflow", "stack exceeds",
+		"ThreadSanitizer failed to allocate", // in programs that are built with -race
 	} {
 		if strings.Contains(text, sign) {
 			return fmt.Errorf("%w: memory of %d MiB", ErrLimit, memory>>20)
