@@ -37,11 +37,16 @@ func (r *run) apply(ctx context.Context) error {
 		}
 		r.repair = true
 	}
+	scan := r.startScan(ctx)
+	defer scan.end()
 	if err := r.renderAndObserve(ctx); err != nil {
 		return err
 	}
 	todo := r.plan()
 	if len(todo) == 0 {
+		if err := r.takeScan(scan); err != nil {
+			return err
+		}
 		if !r.repair {
 			if err := r.save(ctx, r.p.InputDigest); err != nil {
 				return err
@@ -61,6 +66,9 @@ func (r *run) apply(ctx context.Context) error {
 		r.saveAfterError(ctx, err)
 		return err
 	}
+	if err := r.takeScan(scan); err != nil {
+		return err
+	}
 	return r.settle(ctx, deferred)
 }
 
@@ -78,28 +86,20 @@ func (r *run) saveAfterError(ctx context.Context, cause error) {
 	}
 }
 
-// renderAndObserve renders, and meanwhile looks at the cluster. Without an inventory, the objects with our label are its
-// content: it may have been lost.
+// renderAndObserve renders, and meanwhile looks at the cluster.
 func (r *run) renderAndObserve(ctx context.Context) error {
 	if r.p.Render == nil {
 		return Never(errors.New("nothing to render the component with"))
 	}
-	var (
-		rendered *Rendered
-		found    []entry
-	)
+	var rendered *Rendered
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		rendered, err = r.p.Render(gctx)
 		return err
 	})
 	g.Go(func() (err error) {
-		switch {
-		case r.repair:
-		case r.inv.exists():
+		if !r.repair {
 			r.live, err = r.observe(gctx, r.inv.Entries)
-		default:
-			found, r.live, err = r.recover(gctx)
 		}
 		return err
 	})
@@ -108,12 +108,6 @@ func (r *run) renderAndObserve(ctx context.Context) error {
 	}
 	if rendered == nil {
 		rendered = &Rendered{}
-	}
-	for _, e := range found {
-		r.entries[e.key()] = e
-	}
-	if len(found) > 0 {
-		r.warn("there was no inventory; %d objects with this component's label were taken into a new one", len(found))
 	}
 	r.report.Rendered = true
 	r.inv.Lookups = rendered.Lookups

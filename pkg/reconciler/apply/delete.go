@@ -30,19 +30,20 @@ func (e *Engine) Delete(ctx context.Context, p Pass) (*Report, error) {
 }
 
 func (r *run) delete(ctx context.Context) error {
-	if !r.inv.exists() {
-		found, live, err := r.recover(ctx)
+	if !r.inv.exists() || r.inv.Unscanned {
+		found, err := r.recover(ctx)
 		if err != nil {
 			return err
 		}
-		if len(found) == 0 {
+		if len(found) == 0 && !r.inv.exists() {
 			return nil
 		}
-		r.live = live
 		for _, e := range found {
-			e.Created = !e.key().isCRD() // nobody knows any more who created a CRD, and its instances are somebody's data
-			r.entries[e.key()] = e
+			if _, ok := r.entries[e.key()]; !ok {
+				r.entries[e.key()] = e // not as created: nobody knows any more who created a CRD
+			}
 		}
+		r.inv.Unscanned = false
 	}
 	if err := r.claim(ctx, ""); err != nil {
 		return fmt.Errorf("claim the component: %w", err)

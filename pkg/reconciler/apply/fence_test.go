@@ -45,8 +45,8 @@ func TestFence(t *testing.T) {
 		newer := f.as(f.pass.Component)
 		newer.pass.Fence = 2
 		newer.render(configMap("one", "new"))
-		f.pass.Render = func(context.Context) (*apply.Rendered, error) { //nolint:contextcheck // the newer one has its own
-			newer.apply() // after the older one has read the inventory, before it claims
+		f.pass.Render = func(context.Context) (*apply.Rendered, error) {
+			newer.apply() //nolint:contextcheck // after the older one has read the inventory, before it claims
 			return &apply.Rendered{Objects: objects(t, configMap("one", "old"))}, nil
 		}
 		_, err := f.tryApply()

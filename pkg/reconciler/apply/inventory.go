@@ -36,6 +36,8 @@ type inventory struct {
 	Namespace     string            `json:"namespace,omitempty"`
 	Lookups       map[string]string `json:"lookups,omitempty"`
 	Entries       []entry           `json:"objects"`
+	// Unscanned says that it was made where there was none, and that it wasn't looked yet for older objects.
+	Unscanned bool `json:"unscanned,omitempty"`
 
 	// Rest is what a newer release wrote and this one doesn't know; it is written back as it was.
 	Rest map[string]json.RawMessage `json:"-"`
@@ -172,7 +174,7 @@ func parseInventory(secret *unstructured.Unstructured) (*inventory, error) {
 		return nil, bad("its JSON is broken")
 	}
 	for _, known := range []string{
-		"format", "component", "fence", "correlationID", "inputDigest", "namespace", "lookups", "objects",
+		"format", "component", "fence", "correlationID", "inputDigest", "namespace", "lookups", "objects", "unscanned",
 	} {
 		delete(inv.Rest, known)
 	}

@@ -12,13 +12,14 @@ import (
 	"github.com/kyma-incubator/reconciler/pkg/kube"
 )
 
-// fromLive says whether something of the live object has to be sent along.
-func fromLive(o *object) bool {
+// fromLive says whether something of the live object has to be sent along. What was never applied by us is applied
+// without force, so that a Deployment's replicas that somebody else chose are safe without looking.
+func fromLive(o *object, applied bool) bool {
 	switch {
 	case o.key.group == "apps" && o.key.kind == "StatefulSet", o.key.group == "" && o.key.kind == kindPVC:
 		return true
 	case o.key.group == "apps" && (o.key.kind == "Deployment" || o.key.kind == "ReplicaSet"):
-		return true
+		return applied
 	default:
 		return false
 	}
@@ -27,7 +28,7 @@ func fromLive(o *object) bool {
 // liveFor returns the live object where it is needed or known, else nil.
 func (r *run) liveFor(ctx context.Context, o *object, res kube.Resource) (*unstructured.Unstructured, error) {
 	live := r.live[o.key]
-	if !fromLive(o) {
+	if !fromLive(o, r.entry(o.key).Digest != "") {
 		return live, nil
 	}
 	obj, err := r.c.Get(ctx, res, o.key.namespace, o.key.name)
@@ -41,7 +42,7 @@ func (r *run) liveFor(ctx context.Context, o *object, res kube.Resource) (*unstr
 // refused or would reset it.
 func (r *run) body(ctx context.Context, o *object, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	body := o.obj.DeepCopy()
-	if live == nil || !fromLive(o) {
+	if live == nil || !fromLive(o, r.entry(o.key).Digest != "") {
 		return body, nil
 	}
 	if o.key.kind == kindPVC {

@@ -141,7 +141,7 @@ func (r *run) save(ctx context.Context, inputDigest string) error {
 }
 
 func (r *run) write(ctx context.Context) error {
-	inputDigest, lookups := r.inv.InputDigest, r.inv.Lookups
+	inputDigest, lookups, unscanned := r.inv.InputDigest, r.inv.Lookups, r.inv.Unscanned
 	return r.retry(ctx, func() error {
 		for {
 			err := r.trySave(ctx, inputDigest)
@@ -152,7 +152,8 @@ func (r *run) write(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			r.inv, fresh.Lookups = fresh, lookups
+			fresh.Lookups, fresh.Unscanned = lookups, unscanned
+			r.inv = fresh
 			if err := r.checkFence(); err != nil {
 				return err
 			}

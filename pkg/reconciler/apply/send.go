@@ -156,19 +156,33 @@ func (r *run) applyRounds(
 		if round == maxRounds {
 			return nil, err
 		}
-		if force, err = r.settleConflict(o, body, api); err != nil {
+		if force, err = r.settleConflict(ctx, o, resource, body, api); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // settleConflict decides about each field that another manager has: it is taken back by force, or left out.
-func (r *run) settleConflict(o *object, body *unstructured.Unstructured, conflict *kube.APIError) (force bool, err error) {
+func (r *run) settleConflict(
+	ctx context.Context, o *object, resource kube.Resource, body *unstructured.Unstructured, conflict *kube.APIError,
+) (force bool, err error) {
+	kept, err := r.keepReplicas(ctx, o, resource, body, conflict)
+	if err != nil {
+		return false, err
+	}
 	e := r.entry(o.key)
-	known := e.Digest != "" || appliedByOwn(r.live[o.key], r.manager)
+	known := e.Digest != ""
+	if !known { // it may have been ours, of an inventory that was lost
+		live, err := r.c.GetMetadata(ctx, resource, o.key.namespace, o.key.name)
+		if err != nil {
+			return false, err
+		}
+		known = appliedBy(live, r.manager)
+	}
 	for _, c := range conflict.Conflicts {
 		other, isComponent := strings.CutPrefix(c.Manager, managerPrefix)
 		switch {
+		case kept && c.Field == replicasField:
 		case isComponent && o.key.isCRD():
 			return false, r.skipCRD(o, other)
 		case isComponent:
@@ -192,8 +206,24 @@ func (r *run) settleConflict(o *object, body *unstructured.Unstructured, conflic
 	return force, nil
 }
 
-func appliedByOwn(live *unstructured.Unstructured, manager string) bool {
-	return live != nil && appliedBy(live, manager)
+const replicasField = ".spec.replicas"
+
+// keepReplicas leaves the number of replicas to whoever scales, if that is what the conflict is about.
+func (r *run) keepReplicas(
+	ctx context.Context, o *object, resource kube.Resource, body *unstructured.Unstructured, conflict *kube.APIError,
+) (bool, error) {
+	if !fromLive(o, true) ||
+		!slices.ContainsFunc(conflict.Conflicts, func(c kube.Conflict) bool { return c.Field == replicasField }) {
+		return false, nil
+	}
+	live, err := r.c.Get(ctx, resource, o.key.namespace, o.key.name)
+	if err != nil {
+		return false, err
+	}
+	if err := r.copyReplicas(ctx, o, body, live); err != nil {
+		return false, err
+	}
+	return body.GetResourceVersion() != "", nil
 }
 
 func identity(field string) bool {

@@ -70,7 +70,7 @@ func (r *run) observe(ctx context.Context, entries []entry) (liveSet, error) {
 		g.Go(func() error {
 			var items []unstructured.Unstructured
 			err := r.retry(gctx, func() (err error) {
-				items, _, err = r.list(gctx, s)
+				items, err = r.list(gctx, s)
 				if _, ok := errors.AsType[*kube.NoMatchError](err); !ok {
 					return err
 				}
@@ -78,7 +78,7 @@ func (r *run) observe(ctx context.Context, entries []entry) (liveSet, error) {
 				if err := r.c.Refresh(gctx); err != nil {
 					return err
 				}
-				items, _, err = r.list(gctx, s)
+				items, err = r.list(gctx, s)
 				if _, ok := errors.AsType[*kube.NoMatchError](err); ok {
 					return nil
 				}
@@ -98,18 +98,18 @@ func (r *run) observe(ctx context.Context, entries []entry) (liveSet, error) {
 	return live, g.Wait()
 }
 
-func (r *run) list(ctx context.Context, s scope) ([]unstructured.Unstructured, kube.Resource, error) {
+func (r *run) list(ctx context.Context, s scope) ([]unstructured.Unstructured, error) {
 	resource, err := r.c.Stored(ctx, s.gk)
 	if err != nil {
-		return nil, resource, err
+		return nil, err
 	}
 	items, _, err := r.c.List(ctx, resource, kube.ListOptions{
 		Namespace: s.namespace, Labels: s.selector, Metadata: !s.full,
 	})
 	if kube.IsNotFound(err) { // the kind is gone since the table was read
-		return nil, resource, nil
+		return nil, nil
 	}
-	return items, resource, err
+	return items, err
 }
 
 // drifted lists the entries whose objects aren't as this component left them.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kyma-incubator/reconciler/pkg/kube"
 	"github.com/kyma-incubator/reconciler/pkg/reconciler/apply"
 )
 
@@ -199,6 +200,11 @@ func TestWorkloads(t *testing.T) {
 				require.Equal(t, "nginx:2", container(f.get("apps/v1", tc.kind, "web").Object)["image"])
 				scale(t, f, tc.kind, "web", 3)
 				require.True(t, f.apply().Unchanged)
+				require.EqualValues(t, 3, replicas())
+				// not even without an inventory
+				require.NoError(t, f.cluster.Delete(ctxOf(t), f.resourceOf("v1", "Secret"), f.invNS,
+					"reconciler."+f.pass.Component, kube.DeleteOptions{}))
+				f.apply()
 				require.EqualValues(t, 3, replicas())
 			})
 		}
