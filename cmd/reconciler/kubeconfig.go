@@ -21,7 +21,7 @@ func readKubeconfig(path string) (kube.Kubeconfig, error) {
 	}
 	var config map[string]any
 	if yaml.Unmarshal(text, &config) != nil {
-		return kube.Kubeconfig(text), nil // what is wrong with it is said where it is parsed
+		return kube.Kubeconfig(text), nil //nolint:nilerr // what is wrong with it is said where it is parsed
 	}
 	inlined := false
 	for list, fields := range map[string]map[string]string{

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/kyma-incubator/reconciler/pkg/local"
 	"github.com/kyma-incubator/reconciler/test/kubetest"
 )
 
@@ -23,6 +24,19 @@ func runLocal(ctx context.Context, args ...string) (code int, stdout, stderr str
 	var out, errs output
 	code = run(ctx, append([]string{"local"}, args...), &out, &errs)
 	return code, out.String(), errs.String()
+}
+
+// report is what --output json prints.
+type report struct {
+	OK         bool           `json:"ok"`
+	Components []local.Status `json:"components"`
+}
+
+func reportOf(t *testing.T, stdout string) report {
+	t.Helper()
+	var r report
+	require.NoError(t, json.Unmarshal([]byte(stdout), &r), stdout)
+	return r
 }
 
 func kubeconfigFile(t *testing.T, cluster *kubetest.Cluster) string {
@@ -51,6 +65,7 @@ func TestLocal(t *testing.T) {
 	}
 	// Each test has components of its own: a component is in a cluster once.
 	newChart := func(t *testing.T, suffix, annotations string) string {
+		t.Helper()
 		name := cluster.Name(t) + suffix
 		chartOf(t, workspace, "1.0.0", name, annotations)
 		return name
@@ -76,18 +91,11 @@ func TestLocal(t *testing.T) {
 
 		code, stdout, stderr = runLocal(t.Context(), append(args, "-o", "json")...)
 		require.Zero(t, code, "%s%s", stdout, stderr)
-		var report struct {
-			OK         bool
-			Components []struct {
-				Component, State string
-				Changed          int
-			}
-		}
-		require.NoError(t, json.Unmarshal([]byte(stdout), &report), stdout)
+		report := reportOf(t, stdout)
 		require.True(t, report.OK)
 		require.Len(t, report.Components, 3)
 		for _, c := range report.Components {
-			require.Equal(t, "ready", c.State)
+			require.Equal(t, local.Ready, c.State)
 			require.Zero(t, c.Changed, "a second run changes nothing: %+v", c)
 		}
 
@@ -160,20 +168,24 @@ func TestLocalDemo(t *testing.T) {
 	require.NoError(t, err)
 	var request struct {
 		KymaConfig struct {
-			Version, Profile string
-			Components       []struct {
-				Component, Namespace string
-				Configuration        []struct {
-					Key   string
-					Value json.RawMessage
-				}
-			}
-		}
+			Version    string `json:"version"`
+			Profile    string `json:"profile"`
+			Components []struct {
+				Component     string `json:"component"`
+				Namespace     string `json:"namespace"`
+				Configuration []struct {
+					Key   string          `json:"key"`
+					Value json.RawMessage `json:"value"`
+				} `json:"configuration"`
+			} `json:"components"`
+		} `json:"kymaConfig"`
 	}
 	require.NoError(t, json.Unmarshal(text, &request))
 	kyma := request.KymaConfig
-	args := []string{"--kubeconfig", kubeconfigFile(t, cluster), "--workspace", demo, "--version", kyma.Version, "--profile", kyma.Profile,
-		"--pre-components", "cluster-essentials;certificates", "--retry-delay", "1s", "-o", "json"}
+	args := []string{
+		"--kubeconfig", kubeconfigFile(t, cluster), "--workspace", demo, "--version", kyma.Version, "--profile", kyma.Profile,
+		"--pre-components", "cluster-essentials;certificates", "--retry-delay", "1s", "-o", "json",
+	}
 	for _, c := range kyma.Components {
 		args = append(args, "--components", c.Component+"@"+c.Namespace)
 		for _, entry := range c.Configuration {
@@ -184,18 +196,10 @@ func TestLocalDemo(t *testing.T) {
 			args = append(args, "--value", key+"="+string(entry.Value))
 		}
 	}
-	type report struct {
-		OK         bool
-		Components []struct {
-			Component, State, Reason string
-			Changed                  int
-		}
-	}
 	do := func(more ...string) report {
 		code, stdout, stderr := runLocal(t.Context(), append(args, more...)...)
 		require.Zero(t, code, "%s%s", stdout, stderr)
-		var r report
-		require.NoError(t, json.Unmarshal([]byte(stdout), &r), stdout)
+		r := reportOf(t, stdout)
 		require.True(t, r.OK)
 		return r
 	}
@@ -204,7 +208,7 @@ func TestLocalDemo(t *testing.T) {
 	require.Equal(t, "CRDs", first.Components[0].Component)
 	require.Equal(t, "cluster-essentials", first.Components[1].Component)
 	for _, c := range first.Components {
-		require.Equal(t, "ready", c.State)
+		require.Equal(t, local.Ready, c.State)
 		require.NotZero(t, c.Changed, c.Component)
 	}
 	for _, c := range do().Components {
@@ -215,7 +219,7 @@ func TestLocalDemo(t *testing.T) {
 	require.Equal(t, "cleaner", gone.Components[0].Component)
 	require.Equal(t, "CRDs", gone.Components[len(gone.Components)-1].Component)
 	for _, c := range gone.Components {
-		require.Equal(t, "deleted", c.State)
+		require.Equal(t, local.Deleted, c.State)
 	}
 }
 

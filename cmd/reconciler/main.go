@@ -19,7 +19,7 @@ func main() {
 
 // run is the whole program but the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return daemon.Execute(ctx, newCommand(), args, stdout, stderr)
+	return daemon.Execute(ctx, newCommand(), args, stdout, stderr) //nolint:contextcheck // commands get it from cobra
 }
 
 func newCommand() *cobra.Command {

@@ -77,8 +77,7 @@ func (s *httpSender) close() { s.client.CloseIdleConnections() }
 
 // withoutURL drops the wrapping that prints the URL.
 func withoutURL(err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
 	}
 	return err

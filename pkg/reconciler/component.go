@@ -75,7 +75,7 @@ func Rendering(out func(component string, objects []*unstructured.Unstructured))
 		out(task.Component, objects)
 		return nil
 	}
-	crds := func(ctx context.Context, task *Task) error {
+	crds := func(_ context.Context, task *Task) error {
 		rendered, _, err := task.crds()
 		if err != nil {
 			return err

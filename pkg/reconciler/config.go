@@ -95,7 +95,7 @@ func (c Config) validate() error {
 		}
 	}
 	if c.Workers < 0 || c.MaxRetries < 0 {
-		return errors.New("Workers and MaxRetries must not be negative")
+		return errors.New("number of Workers or MaxRetries is negative")
 	}
 	return components(c.Components).validate()
 }

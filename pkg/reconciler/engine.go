@@ -143,7 +143,7 @@ func (t *Task) pass(cluster *kube.Cluster) apply.Pass {
 func (t *Task) do(ctx context.Context, pass apply.Pass, call func(context.Context, apply.Pass) (*apply.Report, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(t.soft, func() { cancel(context.Cause(t.soft)) })()
+	defer context.AfterFunc(t.soft, func() { cancel(context.Cause(t.soft)) })() //nolint:contextcheck // a second reason to stop, beside ctx
 	report, err := call(ctx, pass)
 	if report != nil {
 		for _, r := range report.Resources {
@@ -195,8 +195,7 @@ func lookup(cluster *kube.Cluster) chart.Lookup {
 	return func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
 		client, namespaced, err := cluster.GetClientFor(apiVersion, kind)
 		if err != nil {
-			var none *kube.NoMatchError
-			if errors.As(err, &none) {
+			if _, none := errors.AsType[*kube.NoMatchError](err); none {
 				return nil, nil //nolint:nilnil // a kind that isn't served: nothing is found, as Helm does
 			}
 			return nil, err

@@ -41,8 +41,7 @@ func (r *Reconciler) Handler() http.Handler {
 
 // badRequest answers requests that can't be decoded. Errors of encoding/json name places and types, not values.
 func (r *Reconciler) badRequest(w http.ResponseWriter, _ *http.Request, err error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		r.writeError(w, http.StatusRequestEntityTooLarge, reconcilerv1.Error{Error: "the task is larger than 16 MiB", Code: reconcilerv1.InvalidRequest})
 		return
 	}
@@ -95,7 +94,7 @@ var _ reconcilerv1.StrictServerInterface = (*server)(nil)
 
 // RunTask implements POST /v1/run.
 func (s *server) RunTask(_ context.Context, request reconcilerv1.RunTaskRequestObject) (reconcilerv1.RunTaskResponseObject, error) {
-	err := s.r.Accept(*request.Body)
+	err := s.r.Accept(*request.Body) //nolint:contextcheck // the task outlives the request
 	if err == nil {
 		return reconcilerv1.RunTask200JSONResponse{}, nil
 	}
@@ -123,7 +122,7 @@ func (s *server) RunTask(_ context.Context, request reconcilerv1.RunTaskRequestO
 
 // PutTask implements PUT /v1/run, which is the same.
 func (s *server) PutTask(ctx context.Context, request reconcilerv1.PutTaskRequestObject) (reconcilerv1.PutTaskResponseObject, error) {
-	answer, err := s.RunTask(ctx, reconcilerv1.RunTaskRequestObject{Body: request.Body})
+	answer, err := s.RunTask(ctx, reconcilerv1.RunTaskRequestObject(request))
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +142,7 @@ func (s same) VisitPutTaskResponse(w http.ResponseWriter) error {
 func (s *server) GetDependencies(_ context.Context, request reconcilerv1.GetDependenciesRequestObject) (reconcilerv1.GetDependenciesResponseObject, error) {
 	component, err := components(s.r.cfg.Components).find(request.Name, request.Params.Version)
 	if err != nil {
-		return reconcilerv1.GetDependenciesdefaultJSONResponse{
+		return reconcilerv1.GetDependenciesdefaultJSONResponse{ //nolint:nilerr // the error is the answer
 			StatusCode: http.StatusNotFound, Body: reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.NotFound},
 		}, nil
 	}

@@ -61,18 +61,17 @@ type outcome struct {
 func (j *job) run(sender CallbackSender) outcome {
 	lease := newLease(j.cfg.leaseOf(j.wire), func() { j.abort(errLeaseOver) })
 	defer lease.stop()
-	retryID := uuid.NewString()
 	reporter := newReporter(reporterConfig{
 		sender: sender, url: j.wire.CallbackURL, runnerID: uuid.NewString(),
 		heartbeat: j.cfg.heartbeatOf(j.wire), urgent: j.cfg.Urgent, timeout: min(j.cfg.CallbackTimeout, lease.length/3),
 		lease: lease, log: j.log,
 		onRefused: func(err error) { j.abort(err) },
 		onCancel:  func() { j.stop(errUnwanted) },
-	}, retryID)
+	}, uuid.NewString())
 	go reporter.run(j.hard)
 
 	j.log.Info("task accepted", zap.String("type", string(j.wire.Type)), zap.String("version", j.wire.Version))
-	end := j.work(reporter, lease, retryID)
+	end := j.work(reporter, lease)
 	j.waitOlder()
 	close(j.stopped)
 	reporter.stop()
@@ -89,7 +88,7 @@ func (j *job) run(sender CallbackSender) outcome {
 }
 
 // work waits for the permit and for the older task, and tries.
-func (j *job) work(reporter *reporter, lease *lease, retryID string) outcome {
+func (j *job) work(reporter *reporter, lease *lease) outcome {
 	select {
 	case <-reporter.permitted:
 	case <-j.soft.Done():
@@ -132,8 +131,7 @@ func (j *job) work(reporter *reporter, lease *lease, retryID string) outcome {
 			return j.ended(err)
 		}
 		delay = min(2*delay, j.cfg.MaxRetryDelay)
-		retryID = uuid.NewString()
-		reporter.running(retryID)
+		reporter.running(uuid.NewString())
 		j.log.Info("trying again", zap.Int("try", try+1))
 	}
 }
@@ -265,5 +263,5 @@ func jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}
-	return d - d/10 + rand.N(d/5+1)
+	return d - d/10 + rand.N(d/5+1) //nolint:gosec // not a secret
 }

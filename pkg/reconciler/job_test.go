@@ -241,8 +241,8 @@ func TestPanic(t *testing.T) {
 			c := &callbacks{}
 			r, stop := start(t, reconciler.Config{Workers: 1, Callbacks: c, Components: component(func(_ context.Context, task *reconciler.Task) error {
 				if task.Configuration["panic"] == true {
-					var none *reconciler.Task
-					_ = none.Component
+					none := map[string]*reconciler.Task{}
+					_ = none["nobody"].Component
 				}
 				return nil
 			})})

@@ -154,7 +154,7 @@ func TestFence(t *testing.T) {
 			begin := time.Now()
 			require.Equal(t, reconcilerv1.CallbackStatusSuccess, c.final(t, url(2)).Status)
 			require.Equal(t, 7*time.Second, time.Since(begin))
-			require.ErrorIs(t, r.Accept(older), nil, "the same attempt again is no new task")
+			require.NoError(t, r.Accept(older), "the same attempt again is no new task")
 			require.NoError(t, stop())
 			require.EqualValues(t, 1, most.Load())
 			require.Len(t, c.of(url(1)), 1, "nobody waits for the older task's result")
@@ -257,12 +257,14 @@ func TestLogLines(t *testing.T) {
 		log, err := daemon.NewLogger(daemon.LogConfig{Level: "debug"}, out)
 		require.NoError(t, err)
 		c := &callbacks{}
-		r, stop := start(t, reconciler.Config{Callbacks: c, Log: log, MaxRetries: 2, RetryDelay: time.Millisecond,
+		r, stop := start(t, reconciler.Config{
+			Callbacks: c, Log: log, MaxRetries: 2, RetryDelay: time.Millisecond,
 			Components: component(func(_ context.Context, task *reconciler.Task) error {
 				task.Log.Info("working with very-secret-token")
 				task.Warn("odd: hunter2-password")
-				return fmt.Errorf("token: very-secret-kubeconfig refused")
-			})})
+				return errors.New("token: very-secret-kubeconfig refused")
+			}),
+		})
 		for n := range 5 {
 			task := newTask(n)
 			task.Kubeconfig = "users: [{user: {token: very-secret-kubeconfig}}]"
@@ -279,7 +281,7 @@ func TestLogLines(t *testing.T) {
 		require.NotContains(t, out.String(), "very-secret")
 		require.NotContains(t, out.String(), "hunter2")
 		seen := map[string]int{}
-		for _, line := range bytes.Split(bytes.TrimSpace([]byte(out.String())), []byte("\n")) {
+		for line := range bytes.SplitSeq(bytes.TrimSpace([]byte(out.String())), []byte("\n")) {
 			require.True(t, json.Valid(line), "%s", line)
 			if !bytes.Contains(line, []byte("-id")) {
 				continue // a line of the process

@@ -120,5 +120,5 @@ func (t *Task) GoOn(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	return context.Cause(t.soft)
+	return context.Cause(t.soft) //nolint:contextcheck // a second reason to stop, beside ctx
 }

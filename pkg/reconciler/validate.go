@@ -17,8 +17,12 @@ const idPattern = `^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$`
 func (r *Reconciler) check(task reconcilerv1.Task) (Component, error) {
 	var wrong []string
 	for _, field := range []struct{ name, value string }{
-		{"component", task.Component}, {"namespace", task.Namespace}, {"kubeconfig", task.Kubeconfig.Reveal()},
-		{"callbackURL", task.CallbackURL.Reveal()}, {"correlationID", task.CorrelationID}, {"type", string(task.Type)},
+		{"component", task.Component},
+		{"namespace", task.Namespace},
+		{"kubeconfig", task.Kubeconfig.Reveal()},
+		{"callbackURL", task.CallbackURL.Reveal()},
+		{"correlationID", task.CorrelationID},
+		{"type", string(task.Type)},
 	} {
 		if strings.TrimSpace(field.value) == "" {
 			wrong = append(wrong, field.name+" is missing")
@@ -43,8 +47,11 @@ func (r *Reconciler) check(task reconcilerv1.Task) (Component, error) {
 		name  string
 		value float64
 	}{
-		{"attempt", float64(task.Attempt)}, {"fence", float64(task.Fence)}, {"leaseSeconds", task.LeaseSeconds},
-		{"heartbeatSeconds", task.HeartbeatSeconds}, {"componentConfiguration.maxRetries", float64(task.ComponentConfiguration.MaxRetries)},
+		{"attempt", float64(task.Attempt)},
+		{"fence", float64(task.Fence)},
+		{"leaseSeconds", task.LeaseSeconds},
+		{"heartbeatSeconds", task.HeartbeatSeconds},
+		{"componentConfiguration.maxRetries", float64(task.ComponentConfiguration.MaxRetries)},
 	} {
 		if field.value < 0 || field.value > 1e15 {
 			wrong = append(wrong, field.name+" is out of range")
