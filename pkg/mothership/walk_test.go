@@ -72,7 +72,7 @@ type walk struct {
 	now        time.Time
 	limits     mothership.Limits
 	priorities [walkOps]int
-	lean       bool            // without wishes, lost replies, repeated messages and stops
+	lean       bool            // without lost replies, repeated messages and stops, and the only wish is a new input
 	shown      map[string]bool // what inert has shown already
 }
 
@@ -252,7 +252,7 @@ func (w *walk) leaseOver(s world, i int) world {
 
 // wishes returns what users may want.
 func (w *walk) wishes(s world) []move {
-	if s.wishes >= walkWishes || w.lean {
+	if s.wishes >= walkWishes {
 		return nil
 	}
 	var moves []move
@@ -262,6 +262,9 @@ func (w *walk) wishes(s world) []move {
 		moves = append(moves, move{name, false, to})
 	}
 	add("new input", func(a *mothership.Aggregate) { a.Upsert(false, true, w.moment()) })
+	if w.lean {
+		return moves
+	}
 	add("same input", func(a *mothership.Aggregate) { a.Upsert(false, false, w.moment()) })
 	add("delete", func(a *mothership.Aggregate) { _ = a.Delete(w.moment()) })
 	for _, status := range []mothership.Status{mothership.StatusReady, mothership.StatusReconcilePending, mothership.StatusReconcileDisabled} {
