@@ -84,12 +84,12 @@ func TestProfiles(t *testing.T) {
 			require.Empty(t, result.Warnings)
 		}
 		req := request(dir)
-		req.Profile = "prodcution"
+		req.Profile = "staging"
 		result, err := r.Render(t.Context(), req)
 		require.NoError(t, err)
 		require.Equal(t, "defaults", data(t, result, "level"))
 		require.Equal(t, []string{
-			`profile "prodcution" is unknown, the chart's defaults are used; it has Evaluation, production`,
+			`profile "staging" is unknown, the chart's defaults are used; it has Evaluation, production`,
 		}, result.Warnings)
 	})
 	t.Run("a chart without profiles has nothing to say about them", func(t *testing.T) {
