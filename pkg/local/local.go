@@ -161,12 +161,15 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	return l.run(ctx)
 }
 
+// again is when a component is looked at again whose dependencies aren't ready, or for which there was no worker.
+const again = 200 * time.Millisecond
+
 // budget are the rules' limits for a run that is tried once and then forgotten.
 func budget(cfg Config) mothership.Limits {
 	const never = 365 * 24 * time.Hour
 	limits := mothership.DefaultLimits()
 	limits.ReconcileInterval, limits.OperationDeadline, limits.FullAfter, limits.InputBudget = never, never, never, never
-	limits.Heartbeat = 5 * time.Second
+	limits.Heartbeat, limits.BusyDelay = 5*time.Second, again
 	limits.MaxReconcileRetries, limits.MaxDeleteRetries = 0, 0
 	limits.MaxTries = 3
 	limits.MaxParallelPerCluster = cfg.Parallel

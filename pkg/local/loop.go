@@ -56,7 +56,7 @@ func (l *loop) run(ctx context.Context) (Result, error) {
 	}
 	dispatch, err := dispatcher.New(dispatcher.Config{
 		Store: db, Log: l.cfg.Log, Reconcilers: map[string]string{served: address}, AdvertiseURL: address,
-		Workers: l.cfg.Parallel, MaxRetries: l.cfg.MaxRetries, StopGrace: l.cfg.Grace,
+		Workers: l.cfg.Parallel, MaxRetries: l.cfg.MaxRetries, StopGrace: l.cfg.Grace, BusyDelay: again,
 		Transport: &transport{accept: worker.Accept, board: l.board},
 	})
 	if err != nil {

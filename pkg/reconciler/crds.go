@@ -22,7 +22,7 @@ import (
 // applyCRDs applies the CRDs of the task's version, in the order of their files.
 func applyCRDs(ctx context.Context, task *Task) error {
 	rendered, digest, err := task.crds()
-	if err != nil {
+	if err != nil || digest == "" {
 		return err
 	}
 	cluster, err := task.Cluster(ctx)
@@ -35,7 +35,7 @@ func applyCRDs(ctx context.Context, task *Task) error {
 	return task.do(ctx, pass, task.engine.applier.Apply)
 }
 
-// crds reads the CRDs of the task's version, and names what was read by a digest.
+// crds reads the CRDs of the task's version, and names what was read by a digest, which is empty if there are none.
 func (t *Task) crds() (*apply.Rendered, string, error) {
 	w, err := t.workspace()
 	if err != nil {
@@ -47,7 +47,7 @@ func (t *Task) crds() (*apply.Rendered, string, error) {
 	}
 	if !found {
 		t.Log.Info("the version has no CRDs")
-		return &apply.Rendered{}, "no CRDs", nil
+		return &apply.Rendered{}, "", nil
 	}
 	digest, err := workspace.Digest(dir)
 	if err != nil {
