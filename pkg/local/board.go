@@ -32,15 +32,21 @@ func newBoard(cfg Config) *board {
 	return &board{cfg: cfg, entries: map[string]*entry{}, byID: map[string]string{}}
 }
 
-// plan shows all operations of the run, in their order.
-func (b *board) plan(operations []mothership.Operation) {
+// announce shows all operations that the run will have, in about their order.
+func (b *board) announce() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, op := range operations {
-		b.byID[op.CorrelationID] = op.Component
-		if b.entries[op.Component] == nil {
-			b.tell(b.entry(op.Component))
-		}
+	var names []string
+	for _, c := range b.cfg.Components {
+		names = append(names, c.Name)
+	}
+	if b.cfg.Delete {
+		names = append(append([]string{mothership.ComponentCleaner}, names...), mothership.ComponentCRDs)
+	} else {
+		names = append([]string{mothership.ComponentCRDs}, names...)
+	}
+	for _, name := range names {
+		b.tell(b.entry(name))
 	}
 }
 

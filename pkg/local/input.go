@@ -14,6 +14,8 @@ import (
 
 const global = "global"
 
+var componentName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,48}[A-Za-z0-9])?$`)
+
 // ParseValue reads a value as given on a command line: true, 3, null, lists and mappings as JSON are what they look
 // like, quoted text stays text, anything else is text.
 func ParseValue(text string) any { return chart.ParseValue(text) }
@@ -46,11 +48,10 @@ func inputOf(cfg Config, runtimeID string) (mothership.Input, error) {
 	if len(cfg.Components) == 0 {
 		return mothership.Input{}, errors.New("no components")
 	}
-	valid := regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,48}[A-Za-z0-9])?$`)
 	var names []string
 	for _, c := range cfg.Components {
 		switch {
-		case !valid.MatchString(c.Name):
+		case !componentName.MatchString(c.Name):
 			return mothership.Input{}, fmt.Errorf("component %q: want letters, digits and ._- inside, at most 50 characters", c.Name)
 		case strings.EqualFold(c.Name, mothership.ComponentCRDs), strings.EqualFold(c.Name, mothership.ComponentCleaner), strings.EqualFold(c.Name, global):
 			return mothership.Input{}, fmt.Errorf("component %q: the name is taken", c.Name)

@@ -45,6 +45,7 @@ func (l *loop) run(ctx context.Context) (Result, error) {
 	if err := l.declare(ctx, db); err != nil {
 		return Result{}, err
 	}
+	l.board.announce()
 	schedule, err := scheduler.New(scheduler.Config{
 		Store: db, Log: l.cfg.Log,
 		Plan: mothership.PlanConfig{
@@ -145,14 +146,10 @@ func (l *loop) declare(ctx context.Context, db *store.Store) error {
 func (l *loop) watch(ctx context.Context, db *store.Store) (Result, error) {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
-	for planned := false; ; {
+	for {
 		run, operations, err := l.look(ctx, db)
 		if err != nil && ctx.Err() == nil {
 			return Result{}, err
-		}
-		if len(operations) > 0 && !planned {
-			l.board.plan(operations)
-			planned = true
 		}
 		if err == nil && run.Finished {
 			view, err := db.Cluster(ctx, l.input.RuntimeID)

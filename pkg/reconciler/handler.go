@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	maxTaskBytes      = 16 << 20
-	retryAfterSeconds = 5
+	maxTaskBytes = 16 << 20
+	// Seconds of Retry-After: workers come free all the time, a stop takes a while.
+	retryWhenBusy     = 1
+	retryWhenStopping = 5
 )
 
 // Handler serves api/reconcilerv1. All errors are JSON.
@@ -100,7 +102,7 @@ func (s *server) RunTask(_ context.Context, request reconcilerv1.RunTaskRequestO
 	}
 	busy := reconcilerv1.BusyJSONResponse{
 		Body:    reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.Unavailable},
-		Headers: reconcilerv1.BusyResponseHeaders{RetryAfter: retryAfterSeconds},
+		Headers: reconcilerv1.BusyResponseHeaders{RetryAfter: retryWhenBusy},
 	}
 	var missing *MissingDependenciesError
 	switch {
@@ -115,7 +117,7 @@ func (s *server) RunTask(_ context.Context, request reconcilerv1.RunTaskRequestO
 	case errors.Is(err, ErrBusy):
 		return reconcilerv1.RunTask429JSONResponse{BusyJSONResponse: busy}, nil
 	case errors.Is(err, ErrStopping):
-		return reconcilerv1.RunTask503JSONResponse{Body: busy.Body, Headers: reconcilerv1.RunTask503ResponseHeaders(busy.Headers)}, nil
+		return reconcilerv1.RunTask503JSONResponse{Body: busy.Body, Headers: reconcilerv1.RunTask503ResponseHeaders{RetryAfter: retryWhenStopping}}, nil
 	}
 	return nil, err
 }

@@ -153,7 +153,7 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, reconcilerv1.Conflict, resp.JSON409.Code)
 	resp = run(newTask(3))
 	require.Equal(t, 429, resp.StatusCode())
-	require.Equal(t, "5", resp.HTTPResponse.Header.Get("Retry-After"))
+	require.Equal(t, "1", resp.HTTPResponse.Header.Get("Retry-After"))
 	require.NotEmpty(t, resp.JSON429.Error)
 
 	metrics, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/metrics", nil)

@@ -48,25 +48,13 @@ func (l *operationLogs) path(correlationID string) string {
 	return filepath.Join(l.dir, digestOf(correlationID)+".log")
 }
 
-// open returns the file for an operation's lines. Failing to keep them isn't worth failing a task: then it keeps none.
-func (l *operationLogs) open(correlationID string) *operationLog {
-	if l.dir == "" {
-		return &operationLog{}
+// of returns what takes an operation's lines. The file is opened with the first.
+func (l *operationLogs) of(correlationID string) *operationLog {
+	o := &operationLog{logs: l}
+	if l.dir != "" {
+		o.path = l.path(correlationID)
 	}
-	path := l.path(correlationID)
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		l.log.Warn("the log of an operation is not kept", zap.Error(err))
-		return &operationLog{}
-	}
-	var size int64
-	if info, err := file.Stat(); err == nil {
-		size = info.Size()
-	}
-	l.mu.Lock()
-	l.inuse[path]++
-	l.mu.Unlock()
-	return &operationLog{logs: l, path: path, file: file, left: l.maxBytes - size}
+	return o
 }
 
 // read returns the lines of an operation, or errNoLog.
@@ -139,28 +127,45 @@ func (l *operationLogs) inUse(path string) bool {
 // operationLog takes the lines of one task, up to the limit of its file.
 type operationLog struct {
 	logs *operationLogs
-	path string
 
 	mu   sync.Mutex
+	path string // empty: no lines are kept
 	file *os.File
 	left int64
 }
 
-// Write implements zapcore.WriteSyncer. It never fails: a full disk must not stop the work.
+// Write implements zapcore.WriteSyncer. It never fails: that lines can't be kept must not stop the work.
 func (o *operationLog) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.file == nil || o.left <= 0 {
+	if o.path == "" || o.file == nil && !o.open() || o.left <= 0 {
 		return len(p), nil
 	}
+	line := p
 	if o.left -= int64(len(p)); o.left < 0 {
-		o.left = 0
-		p = []byte("… the rest is not kept\n")
+		o.left, line = 0, []byte("… the rest is not kept\n")
 	}
-	if _, err := o.file.Write(p); err != nil {
+	if _, err := o.file.Write(line); err != nil {
 		o.left = 0
 	}
 	return len(p), nil
+}
+
+func (o *operationLog) open() bool {
+	file, err := os.OpenFile(o.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		o.logs.log.Warn("the log of an operation is not kept", zap.Error(err))
+		o.path = ""
+		return false
+	}
+	o.file, o.left = file, o.logs.maxBytes
+	if info, err := file.Stat(); err == nil {
+		o.left -= info.Size()
+	}
+	o.logs.mu.Lock()
+	defer o.logs.mu.Unlock()
+	o.logs.inuse[o.path]++
+	return true
 }
 
 // Sync implements zapcore.WriteSyncer.
@@ -169,16 +174,15 @@ func (*operationLog) Sync() error { return nil }
 func (o *operationLog) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.file == nil {
-		return
+	if o.file != nil {
+		_ = o.file.Close()
+		o.logs.mu.Lock()
+		defer o.logs.mu.Unlock()
+		if o.logs.inuse[o.path]--; o.logs.inuse[o.path] <= 0 {
+			delete(o.logs.inuse, o.path)
+		}
 	}
-	_ = o.file.Close()
-	o.file = nil
-	o.logs.mu.Lock()
-	defer o.logs.mu.Unlock()
-	if o.logs.inuse[o.path]--; o.logs.inuse[o.path] <= 0 {
-		delete(o.logs.inuse, o.path)
-	}
+	o.file, o.path = nil, ""
 }
 
 // logger returns the logger of the task's lines: with its IDs, once each, without its secrets, and also into the last

@@ -178,6 +178,7 @@ func (r *Reconciler) Accept(wire reconcilerv1.Task) error {
 	if err != nil {
 		return err
 	}
+	scrub := newScrubber(wire)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.base == nil {
@@ -198,7 +199,7 @@ func (r *Reconciler) Accept(wire reconcilerv1.Task) error {
 	if err := missing(component, wire); err != nil {
 		return err
 	}
-	j, err := r.newJob(wire, component, to, older)
+	j, err := r.newJob(wire, component, scrub, to, older)
 	if err != nil {
 		return err
 	}
@@ -214,19 +215,18 @@ func (r *Reconciler) Accept(wire reconcilerv1.Task) error {
 }
 
 // newJob is called with the lock held.
-func (r *Reconciler) newJob(wire reconcilerv1.Task, component Component, to target, older *job) (*job, error) {
+func (r *Reconciler) newJob(wire reconcilerv1.Task, component Component, scrub *scrubber, to target, older *job) (*job, error) {
 	j := &job{
 		cfg: r.cfg, wire: wire, component: component, target: to, older: older,
-		lines: &lastLines{}, scrub: newScrubber(wire), final: r.final, stopped: make(chan struct{}),
+		lines: &lastLines{}, scrub: scrub, final: r.final, stopped: make(chan struct{}),
 	}
 	j.hard, j.abort = context.WithCancelCause(r.base)
 	j.soft, j.stop = context.WithCancelCause(j.hard)
-	j.file = r.logs.open(wire.CorrelationID)
+	j.file = r.logs.of(wire.CorrelationID)
 	j.log = j.logger()
 	var err error
 	if j.task, err = newTask(wire, component, r.engine, j.log, j.soft); err != nil {
 		j.abort(err)
-		j.file.close()
 		return nil, err
 	}
 	return j, nil

@@ -17,11 +17,14 @@ type scrubber struct{ replacer *strings.Replacer }
 
 const shortestSecret = 6
 
+var (
+	inKubeconfig = regexp.MustCompile(`(?:token|password|client-key-data)["']?\s*:\s*["']?([^\s"',}]+)`)
+	soundsSecret = regexp.MustCompile(`(?i)secret|passw|token|credential|private|apikey|accesskey`)
+)
+
 // newScrubber knows the token of the callback URL, the credentials of the kubeconfig, and the configuration values whose
 // key sounds like a secret.
 func newScrubber(task reconcilerv1.Task) *scrubber {
-	inKubeconfig := regexp.MustCompile(`(?:token|password|client-key-data)["']?\s*:\s*["']?([^\s"',}]+)`)
-	soundsSecret := regexp.MustCompile(`(?i)secret|passw|token|credential|private|apikey|accesskey`)
 	var secrets []string
 	add := func(s string) {
 		if len(s) >= shortestSecret {

@@ -11,7 +11,7 @@ import (
 	"github.com/kyma-incubator/reconciler/api/reconcilerv1"
 )
 
-const idPattern = `^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$`
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$`)
 
 // check returns the component for a task, or an error that wraps ErrBadTask and names the fields that are wrong.
 func (r *Reconciler) check(task reconcilerv1.Task) (Component, error) {
@@ -34,7 +34,7 @@ func (r *Reconciler) check(task reconcilerv1.Task) (Component, error) {
 	if task.Type != "" && !task.Type.Valid() {
 		wrong = append(wrong, fmt.Sprintf("type %q is neither reconcile nor delete", cut(string(task.Type), 40)))
 	}
-	if task.CorrelationID != "" && !regexp.MustCompile(idPattern).MatchString(task.CorrelationID) {
+	if task.CorrelationID != "" && !idPattern.MatchString(task.CorrelationID) {
 		wrong = append(wrong, "correlationID has other characters than letters, digits and ._:- or is longer than 255")
 	}
 	if task.CallbackURL != "" {
