@@ -64,8 +64,8 @@ func (c *Cluster) String() string { return "cluster " + c.server.Host }
 func (c *Cluster) GoString() string { return c.String() }
 
 // RESTConfig returns a configuration for client libraries that goes through the same transport: the same checks, write
-// guard and limits on answers. It holds no credentials. Its requests do not count against the limit of this cluster;
-// the caller sets deadlines.
+// guard and limits on answers. It holds no credentials. Its requests have a limit of their own, and each, watches too,
+// ends after Config.RequestTimeout; change the returned value for others.
 func (c *Cluster) RESTConfig() *rest.Config {
 	return &rest.Config{
 		Host: c.server.String(), Transport: c.transport, UserAgent: c.cfg.UserAgent,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kyma-incubator/reconciler/pkg/kube"
 	"github.com/kyma-incubator/reconciler/pkg/reconciler/apply"
+	"github.com/kyma-incubator/reconciler/test/kubetest"
 )
 
 func TestDelete(t *testing.T) {
@@ -68,6 +69,33 @@ func TestDelete(t *testing.T) {
 				require.NoError(t, f.cluster.Delete(ctxOf(t), f.resourceOf("v1", "Namespace"), "", own, kube.DeleteOptions{}))
 			})
 		}
+	})
+
+	t.Run("W8 a group that can't be listed counts as something, and fails nothing else", func(t *testing.T) {
+		t.Parallel()
+		f := newFixtureOn(t, kubetest.StartOwn(t, kubetest.Options{}))
+		own := f.ns + "-own"
+		f.pass.Namespace = own
+		f.create(`apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.broken.example.com}
+spec: {group: broken.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {name: gone, namespace: gone}}`)
+		require.Eventually(t, func() bool {
+			require.NoError(t, f.cluster.Refresh(ctxOf(t)))
+			return len(f.cluster.FailedGroups()) > 0
+		}, waitFor, tick)
+		f.render(configMap("one", "1")).apply()
+		require.True(t, f.apply().Unchanged)
+		report := f.delete()
+		res, ok := find(report, "Namespace", own)
+		require.True(t, ok)
+		require.Equal(t, apply.ActionSkipped, res.Action)
+		require.Contains(t, res.Message, "broken.example.com/v1 can't be listed")
+		require.False(t, namespaceGone(f, own))
+		require.Equal(t, 1, f.apply().Objects)
+		f.render("apiVersion: broken.example.com/v1\nkind: Thing\nmetadata: {name: x}", configMap("one", "1")).input("in2")
+		_, err := f.applyFor(time.Second)
+		require.ErrorContains(t, err, `discovery of API group "broken.example.com" failed`)
 	})
 
 	t.Run("claims and what is to be kept stay, with their namespace", func(t *testing.T) {

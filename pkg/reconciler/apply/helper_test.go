@@ -77,7 +77,11 @@ type option func(*apply.Config, *apply.Pass)
 
 func newFixture(tb testing.TB, opts ...option) *fixture {
 	tb.Helper()
-	kt := kubetest.Start(tb)
+	return newFixtureOn(tb, kubetest.Start(tb), opts...)
+}
+
+func newFixtureOn(tb testing.TB, kt *kubetest.Cluster, opts ...option) *fixture {
+	tb.Helper()
 	f := &fixture{t: tb, count: &counter{}, ns: kt.Namespace(tb)}
 	clusters := kube.NewClusters(kube.Config{
 		AllowLoopback: true, QPS: -1,
