@@ -206,7 +206,7 @@ func TestClaims(t *testing.T) {
 			start(t, dispatcher.Config{Store: s, Reconcilers: base, Transport: accept, Sweep: time.Second})
 			synctest.Wait()
 			s.set(func() { s.queue = append(s.queue, assignment("op")) })
-			<-time.After(1500 * time.Millisecond)
+			pass(1500 * time.Millisecond)
 			require.Len(t, s.reported(), 1)
 		})
 	})
@@ -231,7 +231,7 @@ func TestClaims(t *testing.T) {
 				return answer(200, "{}"), nil
 			})})
 			begin := time.Now()
-			<-time.After(131 * time.Millisecond)
+			pass(131 * time.Millisecond)
 			require.Len(t, s.reported(), 50, "no sweep was needed: %v", time.Since(begin))
 			require.Equal(t, 4, most)
 		})
@@ -242,13 +242,13 @@ func TestClaims(t *testing.T) {
 			s := newStore()
 			s.err = errors.New("connection refused")
 			start(t, dispatcher.Config{Store: s, Reconcilers: base, Transport: accept})
-			<-time.After(time.Minute)
+			pass(time.Minute)
 			s.set(func() {
 				require.Less(t, len(s.claims), 30)
 				s.err = nil
 				s.queue = append(s.queue, assignment("op"))
 			})
-			<-time.After(6 * time.Second)
+			pass(6 * time.Second)
 			require.Len(t, s.reported(), 1)
 		})
 	})
@@ -275,9 +275,9 @@ func TestFullReconciler(t *testing.T) {
 			full = false
 			s.set(func() { s.queue = append(s.queue, assignment("op1"), assignment("op2"), assignment("op3")) })
 			s.wakeups <- struct{}{}
-			<-time.After(2900 * time.Millisecond)
+			pass(2900 * time.Millisecond)
 			require.Equal(t, 1, posts, "the gate is closed")
-			<-time.After(200 * time.Millisecond)
+			pass(200 * time.Millisecond)
 			require.Equal(t, 4, posts, "it opens by the clock")
 			require.Equal(t, mothership.OutcomeBusy, s.reported()[0].Class)
 			s.set(func() { require.Equal(t, 1, s.claims[1][0].Limit, "the first try is one task") })
@@ -353,4 +353,10 @@ func TestConfiguration(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
+}
+
+// pass lets time go by and waits until everything that it caused has happened.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }

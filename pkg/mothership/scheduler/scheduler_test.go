@@ -159,7 +159,7 @@ func TestRunsAreCreated(t *testing.T) {
 			begin := time.Now()
 			start(t, scheduler.Config{Store: s})
 			s.declare("c1")
-			<-time.After(3 * time.Second)
+			pass(3 * time.Second)
 			require.Len(t, s.created, 1)
 			require.Equal(t, 2*time.Second, s.at[0].Sub(begin))
 		})
@@ -170,7 +170,7 @@ func TestRunsAreCreated(t *testing.T) {
 			s := newStore()
 			start(t, scheduler.Config{Store: s, Sweep: 5 * time.Second})
 			s.declare("c1")
-			<-time.After(6 * time.Second)
+			pass(6 * time.Second)
 			require.Len(t, s.created, 1)
 		})
 	})
@@ -206,11 +206,11 @@ func TestStoreAwayOnlyDelays(t *testing.T) {
 		s.err = errors.New("connection refused")
 		core, logs := observer.New(zapcore.InfoLevel)
 		start(t, scheduler.Config{Store: s, Log: zap.New(core)})
-		<-time.After(50 * time.Minute)
+		pass(50 * time.Minute)
 		require.LessOrEqual(t, logs.Len(), 3, "each loop says it once an hour")
 		s.set(func() { s.err = nil })
 		s.declare("c1")
-		<-time.After(10 * time.Second)
+		pass(10 * time.Second)
 		s.set(func() { require.Len(t, s.created, 1) })
 	})
 }
@@ -222,13 +222,13 @@ func TestLeasesExpire(t *testing.T) {
 		s.leases = []int{10, 10, 3}
 		registry := prometheus.NewRegistry()
 		start(t, scheduler.Config{Store: s, Batch: 10, ExpireEvery: time.Second, Registerer: registry})
-		<-time.After(1500 * time.Millisecond)
+		pass(1500 * time.Millisecond)
 		s.set(func() {
 			require.Equal(t, 3, s.calls["leases"], "full batches are followed by another at once")
 			require.Equal(t, 1, s.calls["queued"])
 		})
 		require.InDelta(t, 23, value(t, registry, "mothership_expired_leases_total"), 0)
-		<-time.After(time.Second)
+		pass(time.Second)
 		s.set(func() { require.Equal(t, 4, s.calls["leases"]) })
 	})
 }
@@ -240,7 +240,7 @@ func TestOpenRunsAreRepaired(t *testing.T) {
 		s.repaired = 2
 		core, logs := observer.New(zapcore.InfoLevel)
 		start(t, scheduler.Config{Store: s, RepairEvery: time.Minute, Log: zap.New(core)})
-		<-time.After(90 * time.Second)
+		pass(90 * time.Second)
 		s.set(func() { require.Equal(t, 1, s.calls["repair"]) })
 		require.Equal(t, int64(2), logs.All()[0].ContextMap()["runs"])
 	})
@@ -257,4 +257,10 @@ func value(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	}
 	require.Fail(t, "no metric "+name)
 	return 0
+}
+
+// pass lets time go by and waits until everything that it caused has happened.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/url"
 	"strings"
 	"time"
 
@@ -131,7 +132,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	scheme, rest, _ := strings.Cut(cfg.URL, ":")
 	switch scheme {
 	case "postgres", "postgresql":
-		return s, s.openPostgres()
+		if err := s.openPostgres(); err != nil {
+			return nil, err
+		}
+		return s, nil
 	case "sqlite":
 		if err := s.openSQLite(ctx, rest); err != nil {
 			return nil, err
@@ -144,8 +148,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // openPostgres makes the pools: claims and callbacks have connections of their own, so that nobody's reads stop the fleet.
 func (s *Store) openPostgres() error {
 	s.d = postgresDialect()
-	cfg, err := pq.NewConfig(s.cfg.URL)
-	if err != nil { // The error may hold the password.
+	_, err := url.Parse(s.cfg.URL)
+	cfg, configErr := pq.NewConfig(s.cfg.URL)
+	if err != nil || configErr != nil { // The errors may hold the password.
 		return errors.New("database URL: not a valid PostgreSQL URL")
 	}
 	hot := max(2, s.cfg.MaxOpen*2/5)
@@ -244,7 +249,9 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) Close() error {
 	var errs []error
 	for _, p := range s.pools() {
-		errs = append(errs, p.close())
+		if err := p.close(); err != nil && !s.d.postgres { // A connection that is broken can't say goodbye, and need not.
+			errs = append(errs, fmt.Errorf("close the database: %w", err))
+		}
 	}
 	return errors.Join(append(errs, s.unlock())...)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kyma-incubator/reconciler/pkg/mothership"
 	"github.com/kyma-incubator/reconciler/pkg/mothership/store"
@@ -304,3 +305,12 @@ func together(n int, f func(i int)) {
 }
 
 func clusterName(i int) string { return fmt.Sprintf("c-%04d", i) }
+
+// start runs a store's loops.
+func start(t testing.TB, s *store.Store) (*errgroup.Group, context.CancelFunc) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	g := &errgroup.Group{}
+	g.Go(func() error { return s.Run(ctx) })
+	return g, stop
+}
