@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,10 +261,12 @@ func TestFullReconciler(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := newStore(assignment("op1"))
-			full, posts := true, 0
+			var full atomic.Bool
+			var posts atomic.Int64
+			full.Store(true)
 			start(t, dispatcher.Config{Store: s, Reconcilers: map[string]string{"base": "http://base"}, Transport: transport(func(*http.Request) (*http.Response, error) {
-				posts++
-				if !full {
+				posts.Add(1)
+				if !full.Load() {
 					return answer(200, "{}"), nil
 				}
 				response := answer(429, `{"error":"full"}`)
@@ -271,14 +274,14 @@ func TestFullReconciler(t *testing.T) {
 				return response, nil
 			})})
 			synctest.Wait()
-			require.Equal(t, 1, posts)
-			full = false
+			require.EqualValues(t, 1, posts.Load())
+			full.Store(false)
 			s.set(func() { s.queue = append(s.queue, assignment("op1"), assignment("op2"), assignment("op3")) })
 			s.wakeups <- struct{}{}
 			pass(2900 * time.Millisecond)
-			require.Equal(t, 1, posts, "the gate is closed")
+			require.EqualValues(t, 1, posts.Load(), "the gate is closed")
 			pass(200 * time.Millisecond)
-			require.Equal(t, 4, posts, "it opens by the clock")
+			require.EqualValues(t, 4, posts.Load(), "it opens by the clock")
 			require.Equal(t, mothership.OutcomeBusy, s.reported()[0].Class)
 			s.set(func() { require.Equal(t, 1, s.claims[1][0].Limit, "the first try is one task") })
 		})
