@@ -16,10 +16,16 @@ import (
 	"github.com/kyma-incubator/reconciler/test/pgtest"
 )
 
+// Where something is killed, heartbeats are short, so that its work is taken over soon; elsewhere they are the defaults.
 const (
-	heartbeat = time.Second // short, so that a dead reconciler's work is taken over soon
+	heartbeat = 2 * time.Second
 	lease     = 3 * heartbeat
 )
+
+// impatient are the flags of such motherships.
+func impatient() []string {
+	return []string{"--heartbeat", heartbeat.String(), "--lease", lease.String()}
+}
 
 // fleet is everything that runs: two motherships on one PostgreSQL, two replicas of the base reconciler, one reconciler of another component.
 type fleet struct {
@@ -34,8 +40,8 @@ type fleet struct {
 	api         *mothershipv1.ClientWithResponses
 }
 
-// newFleet starts a fleet that works on the workspace. The component called other has a reconciler of its own.
-func newFleet(t *testing.T, cluster *kubetest.Cluster, workspace, other string) *fleet {
+// newFleet starts a fleet that works on the workspace. The component called other has a reconciler of its own. The flags are for the motherships.
+func newFleet(t *testing.T, cluster *kubetest.Cluster, workspace, other string, flags ...string) *fleet {
 	t.Helper()
 	f := &fleet{cluster: cluster, history: &history{}}
 	reconciler := func(name, component string) (*process, string) {
@@ -64,11 +70,10 @@ func newFleet(t *testing.T, cluster *kubetest.Cluster, workspace, other string) 
 	dsn, keyset := pgtest.New(t, nil), createKeyset(t)
 	for i, name := range []string{"mothership-0", "mothership-1"} {
 		tasks := newFront(t, name, f.history.see, f.baseURLs...)
-		args := []string{
+		args := append([]string{
 			"start", "--listen", addresses[i], "--advertise-url", f.apiFront.url(), "--database-url", dsn, "--keyset-file", keyset,
 			"--reconciler", "base=" + tasks.url() + "/v1/run", "--reconciler", other + "=" + otherFront.url(),
-			"--heartbeat", heartbeat.String(), "--lease", lease.String(),
-		}
+		}, flags...)
 		if i == 0 {
 			args = append(args, "--migrate")
 		}

@@ -39,7 +39,7 @@ func TestTwoMotherships(t *testing.T) {
 
 func TestReconcilerKilled(t *testing.T) {
 	t.Parallel()
-	m := newMany(t)
+	m := newMany(t, impatient()...)
 	m.register(t)
 	m.awaitLive(t, m.baseURLs[1], 5)
 	live := m.awaitLive(t, m.baseURLs[0], 10)
@@ -75,7 +75,7 @@ func (m *many) requireTakenOver(t *testing.T, lost []*attempt, since time.Time) 
 
 func TestReconcilerStopped(t *testing.T) {
 	t.Parallel()
-	m := newMany(t)
+	m := newMany(t, impatient()...)
 	m.register(t)
 	m.awaitLive(t, m.baseURLs[1], 5)
 	live := m.awaitLive(t, m.baseURLs[0], 10)
@@ -97,7 +97,7 @@ func TestReconcilerStopped(t *testing.T) {
 
 func TestMothershipKilled(t *testing.T) {
 	t.Parallel()
-	m := newMany(t)
+	m := newMany(t, impatient()...)
 	// The victim dies with tasks in every state: posted and answered, and on their way. Half of those on their way are lost with
 	// it, the others reach a reconciler when the lease of their claim is long over.
 	const through, held = 10, 6

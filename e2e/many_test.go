@@ -83,12 +83,12 @@ type many struct {
 	kube kubernetes.Interface
 }
 
-func newMany(t *testing.T) *many {
+func newMany(t *testing.T, flags ...string) *many {
 	t.Helper()
 	cluster := kubetest.StartOwn(t, kubetest.Options{ControlPlaneOnly: true})
 	client, err := kubernetes.NewForConfig(cluster.Config())
 	require.NoError(t, err)
-	return &many{fleet: newFleet(t, cluster, manyWorkspace(t), manyOther), kube: client}
+	return &many{fleet: newFleet(t, cluster, manyWorkspace(t), manyOther, flags...), kube: client}
 }
 
 // register registers all clusters.
