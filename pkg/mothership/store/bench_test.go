@@ -6,18 +6,24 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kyma-incubator/reconciler/pkg/mothership"
+	"github.com/kyma-incubator/reconciler/pkg/mothership/store"
 )
 
 // BenchmarkLoop is what an operation costs in the store: its share of a run, a claim, the outcome of a POST, two callbacks.
 func BenchmarkLoop(b *testing.B) {
-	b.Run("PostgreSQL", func(b *testing.B) { loop(b, onPostgres(b)) })
-	b.Run("SQLite", func(b *testing.B) { loop(b, onSQLite(b)) })
+	for name, database := range map[string]func(testing.TB, ...func(*store.Config)) *env{"PostgreSQL": onPostgres, "SQLite": onSQLite} {
+		b.Run(name, func(b *testing.B) {
+			registry := prometheus.NewRegistry()
+			loop(b, database(b, func(c *store.Config) { c.Registerer = registry }), registry)
+		})
+	}
 }
 
-func loop(b *testing.B, e *env) {
+func loop(b *testing.B, e *env, registry *prometheus.Registry) {
 	const workers, components = 64, 9
 	var list []string
 	for i := range components {
@@ -93,6 +99,13 @@ func loop(b *testing.B, e *env) {
 	}
 	wg.Wait()
 	b.ReportMetric((cpu(b)-before)/float64(total)*1e6, "cpu-us/op")
+	families, err := registry.Gather()
+	require.NoError(b, err)
+	for _, f := range families {
+		if f.GetName() == "mothership_sql_transactions_total" {
+			b.ReportMetric((f.GetMetric()[0].GetCounter().GetValue()-float64(clusters))/float64(total), "transactions/op")
+		}
+	}
 	b.ReportMetric(float64(total)/b.Elapsed().Seconds(), "ops/s")
 }
 

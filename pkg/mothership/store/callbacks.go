@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -21,21 +20,38 @@ func runtimeOf(id string) string {
 	return ""
 }
 
+// note is one message about one attempt: a callback, or the outcome of a POST. Both are committed by one group, so that they
+// don't wait for each other's locks.
+type note struct {
+	callback      *mothership.Callback
+	outcome       *mothership.PostOutcome
+	correlationID string
+	runtimeID     string
+	attempt       int
+}
+
+// final says whether a note can end its operation. Those are taken last: what else is in a batch was sent before.
+func (n *note) final() bool {
+	return n.callback != nil && (n.callback.Status == mothership.CallbackSuccess || n.callback.Status == mothership.CallbackError)
+}
+
 // Callbacks takes messages of component reconcilers. Calls that arrive during a commit are committed together by the next
 // one; a result is returned after the commit that holds its change. The error says that the database is away.
 func (s *Store) Callbacks(ctx context.Context, batch []mothership.Callback) ([]mothership.CallbackResult, error) {
 	results := make([]mothership.CallbackResult, len(batch))
-	var valid []mothership.Callback
+	var notes []note
 	var at []int
 	for i, cb := range batch {
-		if _, err := s.cfg.Keys.attempt(cb.CorrelationID, cb.Token); err != nil {
+		attempt, err := s.cfg.Keys.attempt(cb.CorrelationID, cb.Token)
+		if err != nil {
 			results[i].Err = err
 			continue
 		}
 		cb.RunnerID, cb.RetryID, cb.Error = s.clean(cb.RunnerID), s.clean(cb.RetryID), s.clean(cb.Error)
-		valid, at = append(valid, cb), append(at, i)
+		notes = append(notes, note{callback: &cb, correlationID: cb.CorrelationID, runtimeID: runtimeOf(cb.CorrelationID), attempt: attempt})
+		at = append(at, i)
 	}
-	answers, err := s.callbacks.do(ctx, valid)
+	answers, err := s.notes.do(ctx, notes)
 	if err != nil {
 		return nil, fmt.Errorf("callbacks: %w", err)
 	}
@@ -45,40 +61,48 @@ func (s *Store) Callbacks(ctx context.Context, batch []mothership.Callback) ([]m
 	return results, nil
 }
 
-// commitCallbacks is one transaction over a batch of messages with valid tokens.
-func (s *Store) commitCallbacks(ctx context.Context, batch []mothership.Callback, alone bool) ([]answer[mothership.CallbackResult], error) {
+// PostOutcomes takes what became of assignments, as Callbacks does. Outcomes of operations that are gone are ignored.
+func (s *Store) PostOutcomes(ctx context.Context, outcomes []mothership.PostOutcome) error {
+	notes := make([]note, len(outcomes))
+	for i, o := range outcomes {
+		notes[i] = note{outcome: &o, correlationID: o.CorrelationID, runtimeID: runtimeOf(o.CorrelationID), attempt: o.Attempt}
+	}
+	if _, err := s.notes.do(ctx, notes); err != nil {
+		return fmt.Errorf("post outcomes: %w", err)
+	}
+	return nil
+}
+
+// commitNotes is one transaction over a batch of notes.
+func (s *Store) commitNotes(ctx context.Context, batch []note, alone bool) ([]answer[mothership.CallbackResult], error) {
 	var answers []answer[mothership.CallbackResult]
 	var declared map[string]time.Duration
 	err := s.inTx(ctx, s.hot, func(ctx context.Context, t *tx) error {
 		answers = make([]answer[mothership.CallbackResult], len(batch))
-		ids, clusters := make([]string, len(batch)), make([]string, len(batch))
-		for i, cb := range batch {
-			ids[i], clusters[i] = cb.CorrelationID, runtimeOf(cb.CorrelationID)
-		}
-		got, err := t.open(ctx, clusters, ids, alone, func(l *locked, op *mothership.Operation, i int) bool {
-			return l.Quiet(op, batch[i].Status)
-		})
+		got, err := t.open(ctx, batch, alone)
 		if err != nil {
 			return err
 		}
+		gates := map[string]time.Time{}
 		for _, i := range fold(batch) {
-			cb := batch[i]
-			l, op := got.clusters[clusters[i]], got.operations[cb.CorrelationID]
+			n := &batch[i]
+			l, op := got.clusters[n.runtimeID], got.operations[n.correlationID]
 			switch {
-			case got.missed[clusters[i]]:
+			case got.missed[n.runtimeID]:
 				answers[i].skipped = true
-				continue
-			case l == nil || op == nil || (cb.SchedulingID != "" && cb.SchedulingID != op.SchedulingID):
-				answers[i].result.Err = fmt.Errorf("%w: operation %q", mothership.ErrNotFound, cb.CorrelationID)
-				continue
+			case l == nil || op == nil || (n.callback != nil && n.callback.SchedulingID != "" && n.callback.SchedulingID != op.SchedulingID):
+				answers[i].result.Err = fmt.Errorf("%w: operation %q", mothership.ErrNotFound, n.correlationID)
+			case n.callback != nil:
+				answers[i].result = l.Callback(op, *n.callback, n.attempt, s.moment(l.now))
+			default:
+				shutUntil(gates, op.Reconciler, l.now, n.outcome.Gate(s.cfg.Limits))
+				l.PostOutcome(op, *n.outcome, s.moment(l.now))
 			}
-			attempt, err := s.cfg.Keys.attempt(cb.CorrelationID, cb.Token)
-			if err != nil {
-				return err
-			}
-			answers[i].result = l.Callback(op, cb, attempt, s.moment(l.now))
 		}
 		if declared, err = t.declare(ctx, batch, got.operations); err != nil {
+			return err
+		}
+		if err := t.shut(ctx, gates); err != nil {
 			return err
 		}
 		return t.write(ctx, got.clusters)
@@ -89,18 +113,17 @@ func (s *Store) commitCallbacks(ctx context.Context, batch []mothership.Callback
 	return answers, err
 }
 
-// fold returns the order in which a batch is taken: as it came, but an interim message after a final one of the same
-// operation and runner comes first, for it was sent before.
-func fold(batch []mothership.Callback) []int {
-	var interim, final []int
-	for i, cb := range batch {
-		if cb.Status == mothership.CallbackSuccess || cb.Status == mothership.CallbackError {
-			final = append(final, i)
+// fold returns the order in which a batch is taken.
+func fold(batch []note) []int {
+	order, last := make([]int, 0, len(batch)), []int(nil)
+	for i := range batch {
+		if batch[i].final() {
+			last = append(last, i)
 		} else {
-			interim = append(interim, i)
+			order = append(order, i)
 		}
 	}
-	return append(interim, final...)
+	return append(order, last...)
 }
 
 // errRows says that a write hit another number of rows than it must.
@@ -113,10 +136,14 @@ type opened struct {
 	missed     map[string]bool // clusters that are locked by somebody else
 }
 
-// open locks the clusters of a batch and loads the operations that it names, by position; where a message isn't quiet,
-// the rest of its run too.
-func (t *tx) open(ctx context.Context, clusters, ids []string, alone bool, quiet func(l *locked, op *mothership.Operation, i int) bool) (opened, error) {
+// open locks the clusters of a batch and loads the operations that it names; where a note isn't quiet, the rest of its run
+// too.
+func (t *tx) open(ctx context.Context, batch []note, alone bool) (opened, error) {
 	got := opened{missed: map[string]bool{}}
+	ids, clusters := make([]string, len(batch)), make([]string, len(batch))
+	for i := range batch {
+		ids[i], clusters[i] = batch[i].correlationID, batch[i].runtimeID
+	}
 	var err error
 	if got.clusters, err = t.lock(ctx, clusters, !alone); err != nil {
 		return got, err
@@ -126,14 +153,15 @@ func (t *tx) open(ctx context.Context, clusters, ids []string, alone bool, quiet
 	}
 	loud := map[string]*locked{}
 	var unknown []string
-	for i, id := range ids {
-		l := got.clusters[clusters[i]]
-		if l == nil {
-			unknown = append(unknown, clusters[i])
-			continue
-		}
-		if op := got.operations[id]; op != nil && !quiet(l, op, i) {
-			loud[clusters[i]] = l
+	for i := range batch {
+		n := &batch[i]
+		l, op := got.clusters[n.runtimeID], got.operations[n.correlationID]
+		switch {
+		case l == nil:
+			unknown = append(unknown, n.runtimeID)
+		case op == nil:
+		case n.callback != nil && !l.Quiet(op, n.callback.Status), n.outcome != nil && !l.QuietOutcome(op, *n.outcome):
+			loud[n.runtimeID] = l
 		}
 	}
 	if len(unknown) > 0 && !alone && t.s.d.postgres {
@@ -157,57 +185,4 @@ func (t *tx) exist(ctx context.Context, ids []string) (map[string]bool, error) {
 		return nil
 	}, "SELECT runtime_id FROM clusters WHERE "+t.s.d.in("runtime_id"), t.s.d.list(sorted(ids)))
 	return found, err
-}
-
-// declare keeps how often component reconcilers beat, where it changed: the next claims know it.
-func (t *tx) declare(ctx context.Context, batch []mothership.Callback, operations map[string]*mothership.Operation) (map[string]time.Duration, error) {
-	beats := map[string]time.Duration{}
-	for _, cb := range batch {
-		if op := operations[cb.CorrelationID]; op != nil && cb.Heartbeat > 0 {
-			beats[op.Reconciler] = cb.Heartbeat
-		}
-	}
-	beats = t.s.beats.changed(beats)
-	names := make([]string, 0, len(beats))
-	for name := range beats {
-		names = append(names, name)
-	}
-	rows := make([][]any, 0, len(names))
-	for _, name := range sorted(names) {
-		rows = append(rows, []any{name, beats[name].Milliseconds()})
-	}
-	if len(rows) == 0 {
-		return beats, nil
-	}
-	columns := []column{{"name", kindText}, {"heartbeat_ms", kindInt}}
-	_, err := t.exec(ctx, "INSERT INTO component_reconcilers (name, heartbeat_ms, updated_at) SELECT name, heartbeat_ms, "+t.s.d.now+" FROM "+
-		t.s.d.table(columns)+" WHERE true ON CONFLICT (name) DO UPDATE SET heartbeat_ms = excluded.heartbeat_ms, updated_at = excluded.updated_at",
-		t.s.d.values(columns, rows)...)
-	return beats, err
-}
-
-// beats remembers what this process knows to be in the table of component reconcilers.
-type beats struct {
-	mu    sync.Mutex
-	known map[string]time.Duration
-}
-
-func (b *beats) changed(all map[string]time.Duration) map[string]time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	news := map[string]time.Duration{}
-	for name, every := range all {
-		if b.known[name] != every {
-			news[name] = every
-		}
-	}
-	return news
-}
-
-func (b *beats) remember(news map[string]time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for name, every := range news {
-		b.known[name] = every
-	}
 }

@@ -103,8 +103,7 @@ type Store struct {
 	canary       guard
 	topics       map[mothership.Topic]*topic
 	beats        beats
-	callbacks    group[mothership.Callback, mothership.CallbackResult]
-	outcomes     group[mothership.PostOutcome, struct{}]
+	notes        group[note, mothership.CallbackResult]
 	transactions prometheus.Counter
 	repaired     prometheus.Counter
 	conflicts    prometheus.Counter
@@ -127,8 +126,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 			}
 		}
 	}
-	s.callbacks.commit, s.callbacks.timeout = s.commitCallbacks, cfg.Timeout
-	s.outcomes.commit, s.outcomes.timeout = s.commitOutcomes, cfg.Timeout
+	s.notes.commit, s.notes.timeout = s.commitNotes, cfg.Timeout
 	scheme, rest, _ := strings.Cut(cfg.URL, ":")
 	switch scheme {
 	case "postgres", "postgresql":
