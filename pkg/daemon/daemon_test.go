@@ -200,7 +200,7 @@ func program(run func(cmd *cobra.Command) error, flags map[string]any, config *s
 	return root
 }
 
-func TestFlagsEnvironmentAndFile(t *testing.T) { //nolint:paralleltest // sets the environment
+func TestFlagsEnvironmentAndFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	start := func(args ...string) (map[string]any, int, string) {

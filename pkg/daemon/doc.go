@@ -8,7 +8,7 @@ import (
 )
 
 // version is set while linking: -ldflags "-X github.com/kyma-incubator/reconciler/pkg/daemon.version=1.2.3".
-var version = "" //nolint:gochecknoglobals // the linker can only set a package variable
+var version = ""
 
 // Version is what --version prints: the released version, else the revision that the binary was built from, else "dev".
 func Version() string {

@@ -94,19 +94,19 @@ type Reconciler struct {
 }
 
 // Start starts a stub that succeeds, and stops it when the test ends.
-func Start(t testing.TB) *Reconciler {
-	t.Helper()
-	return StartOn(t, "127.0.0.1:0")
+func Start(tb testing.TB) *Reconciler {
+	tb.Helper()
+	return StartOn(tb, "127.0.0.1:0")
 }
 
 // StartOn starts a stub on an address.
-func StartOn(t testing.TB, address string) *Reconciler {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+func StartOn(tb testing.TB, address string) *Reconciler {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", address)
 	if err != nil {
-		t.Fatalf("start the scripted component reconciler: %v", err)
+		tb.Fatalf("start the scripted component reconciler: %v", err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	r := &Reconciler{
 		ctx: ctx, client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 		scripts: map[string][]Behaviour{}, counts: map[string]int{}, open: map[string]int{}, maxOpen: map[string]int{},
@@ -118,7 +118,7 @@ func StartOn(t testing.TB, address string) *Reconciler {
 	_ = r.server.Listener.Close()
 	r.server.Listener = listener
 	r.server.Start()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		cancel()
 		r.server.Close()
 		r.work.Wait()

@@ -202,9 +202,8 @@ func (d *Dispatcher) claimAll(ctx, hard context.Context) {
 		if now.Before(notBefore) {
 			next = notBefore
 		} else if requests := d.lanes.requests(now); len(requests) > 0 {
-			if at := d.lanes.claimAt(requests, now); at.After(now) {
-				next = at
-			} else {
+			at := d.lanes.claimAt(requests, now)
+			if !at.After(now) {
 				if d.claim(hard, requests) {
 					failures = 0
 				} else {
@@ -214,6 +213,7 @@ func (d *Dispatcher) claimAll(ctx, hard context.Context) {
 				d.drain()
 				continue
 			}
+			next = at
 		}
 		if opening := d.lanes.nextOpening(now); !opening.IsZero() && opening.Before(next) {
 			next = opening

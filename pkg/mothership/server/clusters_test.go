@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/kyma-incubator/reconciler/api/mothershipv1"
 	"github.com/kyma-incubator/reconciler/pkg/mothership"
 	"github.com/kyma-incubator/reconciler/pkg/mothership/server"
 )
@@ -112,13 +113,10 @@ func TestBrokersView(t *testing.T) {
 				method, path, _ := strings.Cut(route, " ")
 				code, answer, _ := ask(method, path, "")
 				require.Equal(t, 200, code)
-				var body struct {
-					Status, DetailedStatus, StatusURL string
-					Failures                          []struct{ Component, Reason string }
-				}
+				var body mothershipv1.ClusterResponse
 				require.NoError(t, json.Unmarshal([]byte(answer), &body))
-				require.Equal(t, string(status), body.DetailedStatus)
-				require.Equal(t, string(status.Broker()), body.Status)
+				require.Equal(t, string(status), string(body.DetailedStatus))
+				require.Equal(t, string(status.Broker()), string(body.Status))
 				require.Equal(t, "boom", body.Failures[0].Reason, "F53")
 				require.Equal(t, advertised+"/v1/clusters/c1/configs/3/status", body.StatusURL)
 			}
@@ -129,17 +127,23 @@ func TestBrokersView(t *testing.T) {
 func TestSecretsStayInside(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
-	var got mothership.Input
-	f := &fake{put: func(in mothership.Input) (mothership.ClusterView, error) {
-		got = in
-		return view(mothership.StatusReconcilePending), nil
-	}}
-	ask := api(t, f, func(cfg *server.Config) { cfg.Log = zap.New(core) })
+	quiet := func(cfg *server.Config) { cfg.Log = zap.New(core) }
+	t.Cleanup(func() {
+		for _, entry := range logs.All() {
+			text, err := json.Marshal(entry.ContextMap())
+			require.NoError(t, err)
+			require.NotContains(t, string(text), "hunter2", "L10")
+		}
+	})
 	t.Run("W9 a broken kubeconfig isn't echoed", func(t *testing.T) {
+		t.Parallel()
+		ask := api(t, &fake{}, quiet)
 		for _, kubeconfig := range []any{
 			"", "   ", "hunter2", "hunter2: [", strings.Replace(goodKubeconfig, "token: hunter2", "exec: {command: hunter2}", 1),
 			strings.Replace(goodKubeconfig, "token: hunter2", "tokenFile: /hunter2", 1), strings.Replace(goodKubeconfig, "current-context: one", "current-context: hunter2", 1),
-			strings.Replace(goodKubeconfig, "https://cluster.example.com", "http://hunter2", 1), 5, map[string]any{"token": "hunter2"}, nil,
+			strings.Replace(goodKubeconfig, "https://cluster.example.com", "http://hunter2", 1), 5,
+			map[string]any{"token": "hunter2"},
+			nil,
 		} {
 			status, answer, header := ask("POST", "/v1/clusters", clusterBody(t, func(body map[string]any) { body["kubeconfig"] = kubeconfig }))
 			text := requireError(t, 400, "invalid_request", status, answer, header)
@@ -148,17 +152,24 @@ func TestSecretsStayInside(t *testing.T) {
 		}
 	})
 	t.Run("a kubeconfig is scrubbed", func(t *testing.T) {
+		t.Parallel()
+		var got mothership.Input
+		ask := api(t, &fake{put: func(in mothership.Input) (mothership.ClusterView, error) {
+			got = in
+			return view(mothership.StatusReconcilePending), nil
+		}}, quiet)
 		more := strings.Replace(goodKubeconfig, "users: [", "users: [{name: other, user: {token: other-token}}, ", 1)
 		status, answer, _ := ask("POST", "/v1/clusters", clusterBody(t, func(body map[string]any) { body["kubeconfig"] = more }))
 		require.Equal(t, 200, status, answer)
 		require.NotContains(t, got.Kubeconfig.Reveal(), "other-token")
 	})
 	t.Run("values that are marked as secret aren't shown again", func(t *testing.T) {
-		f.config = func(string, int64) (mothership.ConfigSnapshot, error) {
+		t.Parallel()
+		ask := api(t, &fake{config: func(string, int64) (mothership.ConfigSnapshot, error) {
 			return mothership.ConfigSnapshot{Kyma: mothership.KymaConfig{Components: []mothership.Component{{Name: "a", Configuration: []mothership.Entry{
 				{Key: "password", Value: "hunter2", Secret: true}, {Key: "big", Value: json.Number("12345678901234567890")},
 			}}}}}, nil
-		}
+		}}, quiet)
 		for _, path := range []string{"/v1/clusters/c1/config/1", "/v1/clusters/c1/configs/1"} {
 			status, answer, _ := ask("GET", path, "")
 			require.Equal(t, 200, status)
@@ -166,9 +177,4 @@ func TestSecretsStayInside(t *testing.T) {
 				{"key":"password","value":"***","secret":true},{"key":"big","value":12345678901234567890,"secret":false}]}]}`, answer)
 		}
 	})
-	for _, entry := range logs.All() {
-		text, err := json.Marshal(entry.ContextMap())
-		require.NoError(t, err)
-		require.NotContains(t, string(text), "hunter2", "L10")
-	}
 }

@@ -131,6 +131,7 @@ func checkCorpus(t *testing.T, f *fake, schemaName, route string, corpus map[str
 	method, path, _ := strings.Cut(route, " ")
 	for name, test := range corpus {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			body := strings.ReplaceAll(test.body, ":K", ":"+kubeconfig)
 			status, answer, header := ask(method, path, body)
 			if test.field == "" {

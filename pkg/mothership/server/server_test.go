@@ -114,7 +114,10 @@ func requireError(t *testing.T, wantStatus int, wantCode string, status int, ans
 	t.Helper()
 	require.Equal(t, wantStatus, status, answer)
 	require.Equal(t, "application/json", header.Get("Content-Type"))
-	var body struct{ Error, Code string }
+	var body struct {
+		Error string `json:"error"`
+		Code  string `json:"code"`
+	}
 	require.NoError(t, json.Unmarshal([]byte(answer), &body), answer)
 	require.NotEmpty(t, body.Error)
 	require.Equal(t, wantCode, body.Code)
@@ -178,17 +181,20 @@ func TestErrorsOfEveryLayerAreJSON(t *testing.T) {
 		"broken query":      {"GET", "/v1/reconciliations?runtimeID=x;y", "", 400, "invalid_request", "query"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			status, answer, header := ask(test.method, test.path, test.body)
 			text := requireError(t, test.status, test.code, status, answer, header)
 			require.Contains(t, text, test.text)
 			require.NotContains(t, answer, "secret")
 		})
 	}
-	var logged bool
-	for _, entry := range logs.All() {
-		logged = logged || strings.Contains(entry.ContextMap()["error"].(string), "does not exist")
-	}
-	require.True(t, logged, "what is hidden from the client is in the log")
+	t.Cleanup(func() {
+		var logged bool
+		for _, entry := range logs.All() {
+			logged = logged || strings.Contains(entry.ContextMap()["error"].(string), "does not exist")
+		}
+		require.True(t, logged, "what is hidden from the client is in the log")
+	})
 }
 
 func TestRoutesOfLaterAnswer501(t *testing.T) {

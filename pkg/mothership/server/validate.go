@@ -14,7 +14,6 @@ import (
 	"github.com/kyma-incubator/reconciler/pkg/mothership"
 )
 
-//nolint:gochecknoglobals // constants
 var (
 	runtimeIDPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 	componentPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,48}[A-Za-z0-9])?$`)
