@@ -226,7 +226,7 @@ func (r *run) sendGroup(ctx context.Context, group []*object) ([]*object, error)
 				}
 				return err
 			})
-			if err != nil {
+			if err != nil && gctx.Err() == nil {
 				r.note(o.key, o.gvk.Version, "", StateFailed, briefly(err))
 			}
 			return err
@@ -262,6 +262,9 @@ func (r *run) sendDeferred(ctx context.Context, deferred []*object) error {
 		}
 		waiting, err := r.sendGroup(ctx, deferred)
 		if err != nil {
+			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+				return r.lastError(deferred)
+			}
 			return err
 		}
 		if deferred = waiting; len(deferred) == 0 {

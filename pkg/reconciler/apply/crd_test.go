@@ -64,7 +64,7 @@ func TestCRDs(t *testing.T) {
 		t.Cleanup(f.removeCRD)
 		crds := f.as(f.pass.Component + "-crds").render(customKind(f.group()))
 		f.render(thing(f.group(), "one"), configMap("other", "1"))
-		_, err := f.applyFor(time.Second)
+		_, err := f.applyFor(4 * time.Second)
 		require.ErrorContains(t, err, "no matches for kind")
 		require.False(t, apply.Permanent(err))
 		require.False(t, f.gone("v1", "ConfigMap", "other"), "the rest was applied")

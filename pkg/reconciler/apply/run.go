@@ -86,8 +86,13 @@ func (r *run) checkFence() error {
 // cluster that is away is reported soon.
 func (r *run) retry(ctx context.Context, do func() error) error {
 	delay := r.cfg.RetryDelay
+	var last error
 	for broken := 0; ; {
 		err := do()
+		if last != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+			return last // says more than that the time is over
+		}
+		last = err
 		var conn *kube.ConnectionError
 		switch {
 		case err == nil, ctx.Err() != nil:
