@@ -37,7 +37,10 @@ func program(t *testing.T, args ...string) (url string, stop func() (code int, o
 	lines := bufio.NewScanner(io.TeeReader(reader, &output))
 	for url == "" {
 		require.True(t, lines.Scan(), "it ended: %s", &output)
-		var line struct{ Msg, Address string }
+		var line struct {
+			Msg     string `json:"msg"`
+			Address string `json:"address"`
+		}
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &line), "every line is JSON: %s", lines.Text())
 		if line.Msg == "serving" {
 			url = "http://" + line.Address
@@ -142,6 +145,7 @@ func TestW12WhatKeepsItFromStarting(t *testing.T) {
 		"database of another keyset":  {[]string{"--data-dir", orphaned, "--keyset-file", other}, "keyset"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			args := append([]string{"start"}, test.args...)
 			for flag, value := range map[string]string{"--listen": "127.0.0.1:0", "--data-dir": filepath.Join(dir, strings.ReplaceAll(name, " ", "-")), "--reconciler": "base=http://127.0.0.1:1"} {
 				if !strings.Contains(strings.Join(test.args, " "), flag+" ") {

@@ -40,17 +40,14 @@ users: [{name: one, user: {token: hunter2}}]
 contexts: [{name: one, context: {cluster: one, user: one}}]
 `
 
-// onBoth runs a test against both databases.
-func onBoth(t *testing.T, test func(t *testing.T, args []string)) {
+// databases are the flags of both databases, by name.
+func databases() map[string]func(t *testing.T) []string {
+	return map[string]func(t *testing.T) []string{"sqlite": onSQLite, "postgres": onPostgres}
+}
+
+func onSQLite(t *testing.T) []string {
 	t.Helper()
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		test(t, []string{"--data-dir", filepath.Join(t.TempDir(), "data")})
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		test(t, onPostgres(t))
-	})
+	return []string{"--data-dir", filepath.Join(t.TempDir(), "data")}
 }
 
 func onPostgres(t *testing.T) []string {

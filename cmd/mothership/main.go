@@ -16,7 +16,7 @@ func main() { os.Exit(daemon.Main(context.Background(), run)) }
 
 // run is the program with everything that it takes from its process passed in.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return daemon.Execute(ctx, newCommand(), args, stdout, stderr)
+	return daemon.Execute(ctx, newCommand(), args, stdout, stderr) //nolint:contextcheck // cobra hands the context to the commands
 }
 
 func newCommand() *cobra.Command {
