@@ -71,6 +71,8 @@ type Dispatcher struct {
 	outcomes chan mothership.PostOutcome
 	repeats  *daemon.Repeats
 	posts    *prometheus.CounterVec
+	claims   prometheus.Counter
+	reports  prometheus.Counter
 }
 
 // job is an assignment on its way to a component reconciler.
@@ -112,13 +114,15 @@ func New(cfg Config) (*Dispatcher, error) {
 		posts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mothership_posts_total", Help: "Posts of tasks to component reconcilers by outcome.",
 		}, []string{"reconciler", "outcome"}),
+		claims:  prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_claims_total", Help: "Questions for operations to hand over."}),
+		reports: prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_reports_total", Help: "Groups of outcomes of posts that were written."}),
 	}
 	if cfg.Registerer != nil {
 		occupancy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "reconciler_worker_pool_occupancy_ratio", Help: "Share of the worker pool that is in use, 0 to 100.",
 			ConstLabels: prometheus.Labels{"component": "mothership"},
 		}, func() float64 { return 100 * float64(d.lanes.used.Load()) / float64(cfg.Workers) })
-		for _, collector := range []prometheus.Collector{d.posts, occupancy} {
+		for _, collector := range []prometheus.Collector{d.posts, d.claims, d.reports, occupancy} {
 			if err := cfg.Registerer.Register(collector); err != nil {
 				return nil, fmt.Errorf("register the dispatcher's metrics: %w", err)
 			}
@@ -235,6 +239,7 @@ func (d *Dispatcher) claimAll(ctx, hard context.Context) {
 func (d *Dispatcher) claim(ctx context.Context, requests []mothership.ClaimRequest) bool {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.StoreTimeout)
 	defer cancel()
+	d.claims.Inc()
 	assignments, err := d.cfg.Store.Claim(ctx, requests)
 	if err != nil {
 		d.repeats.Log(zap.WarnLevel, "claim", "can't claim operations", zap.Error(err))

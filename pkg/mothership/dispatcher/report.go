@@ -42,6 +42,7 @@ func (d *Dispatcher) write(hard context.Context, batch []mothership.PostOutcome)
 		err := d.writeOnce(hard, batch)
 		if err == nil {
 			d.repeats.Forget("report")
+			d.reports.Inc()
 			return
 		}
 		d.repeats.Log(zap.WarnLevel, "report", "can't report the outcome of posts", zap.Int("operations", len(batch)), zap.Error(err))
