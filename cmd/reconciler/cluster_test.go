@@ -152,10 +152,21 @@ func TestTaskOnCluster(t *testing.T) {
 	require.Equal(t, configMap.GetResourceVersion(), same.GetResourceVersion())
 
 	// What can't heal ends at once and says why.
-	for name, want := range map[string]string{"no-such-chart": "not in the workspace (there are: " + name + ")"} {
-		final = do(newTask(name, namespace))
+	broken, refused := name+"-broken", name+"-refused"
+	chartOf(t, workspace, "1.0.0", broken, "")
+	require.NoError(t, os.WriteFile(filepath.Join(workspace, "1.0.0", "resources", broken, "templates", "x.yaml"), []byte(`{{ fail "the chart says no" }}`), 0o600))
+	chartOf(t, workspace, "1.0.0", refused, "")
+	for component, want := range map[string]string{
+		"no-such-chart": "not in the workspace (there are: " + name + ", ",
+		broken:          "the chart says no",
+		refused:         "spec.replicas",
+	} {
+		task := newTask(component, namespace)
+		task.Configuration = map[string]json.RawMessage{"replicas": []byte("-1")}
+		final = do(task)
 		require.Equal(t, reconcilerv1.CallbackStatusError, final.Status)
 		require.Contains(t, final.Error, want)
+		require.NotContains(t, final.Error, "tried")
 	}
 	for text, want := range map[string]string{
 		"not a kubeconfig": "kubeconfig",
