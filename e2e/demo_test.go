@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,10 +41,11 @@ func demoCluster(t *testing.T, kubeconfig string) mothershipv1.Cluster {
 // The life of a cluster, on the demo's workspace: install, repeat, drift, upgrade, delete.
 func TestLifeOfACluster(t *testing.T) {
 	t.Parallel()
-	cluster := kubetest.StartOwn(t, kubetest.Options{})
+	cluster := kubetest.Start(t)
 	f := newFleet(t, cluster, filepath.Join(root(), "deploy", "demo"), demoOther)
 	client, err := kubernetes.NewForConfig(cluster.Config())
 	require.NoError(t, err)
+	t.Cleanup(func() { removeNamespace(t, client, demoNamespace) }) // what a delete leaves
 	ctx, wanted := t.Context(), demoCluster(t, cluster.Kubeconfig())
 	id := wanted.RuntimeID
 	deployment := func() *appsv1.Deployment {
@@ -55,8 +57,10 @@ func TestLifeOfACluster(t *testing.T) {
 	step := func(name string, do func()) {
 		start := time.Now()
 		do()
-		f.requireAllDone(t, id)
-		t.Logf("%s took %v", name, time.Since(start).Round(time.Millisecond))
+		took := time.Since(start).Round(time.Millisecond)
+		operations := f.requireAllDone(t, id)
+		slowest := slices.MaxFunc(operations, func(a, b mothershipv1.Operation) int { return int(a.ProcessingDuration - b.ProcessingDuration) })
+		t.Logf("%s took %v; the longest of %d operations was %s with %d ms", name, took, len(operations), slowest.Component, slowest.ProcessingDuration)
 	}
 
 	step("install", func() {
@@ -132,12 +136,22 @@ func (f *fleet) runNow(t *testing.T, runtimeID string) {
 	f.await(t, runtimeID, mothershipv1.StatusReady, demoLimit)
 }
 
-// requireAllDone checks that every operation of the newest run ended well.
-func (f *fleet) requireAllDone(t *testing.T, runtimeID string) {
+// requireAllDone checks that every operation of the newest run ended well, and returns them.
+func (f *fleet) requireAllDone(t *testing.T, runtimeID string) []mothershipv1.Operation {
 	t.Helper()
-	for _, operation := range f.operations(t, runtimeID) {
+	operations := f.operations(t, runtimeID)
+	for _, operation := range operations {
 		require.Equal(t, "done", operation.State, "%s: %s", operation.Component, operation.Reason)
 	}
+	return operations
+}
+
+func removeNamespace(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}))
+	}, demoLimit, 10*tick, "namespace %s doesn't go", name)
 }
 
 func namespacePhase(ctx context.Context, t *testing.T, client kubernetes.Interface, name string) corev1.NamespacePhase {
