@@ -81,7 +81,7 @@ func serve(ctx context.Context, p parts) error {
 		return err
 	}
 	api, err := server.New(server.Config{
-		Store: db, AdvertiseURL: advertise, DefaultNamespace: p.namespace, Ready: readiness(ctx, db), Metrics: metrics, Log: p.log,
+		Store: db, AdvertiseURL: advertise, DefaultNamespace: p.namespace, Ready: readiness(ctx, db), Metrics: metrics, Registerer: registry, Log: p.log,
 	})
 	if err != nil {
 		return err

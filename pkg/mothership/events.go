@@ -123,7 +123,11 @@ func (a *Aggregate) Callback(op *Operation, cb Callback, attempt int, m Moment) 
 		return CallbackResult{}
 	}
 	a.Settle(m)
-	return CallbackResult{Cancel: a.Run != nil && a.Run.Superseded}
+	result := CallbackResult{Cancel: a.Run != nil && a.Run.Superseded}
+	if final {
+		result.Ended = op.Component
+	}
+	return result
 }
 
 // Quiet says that a callback of that status changes nothing that Settle looks at: it renews the lease of an operation that

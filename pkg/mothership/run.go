@@ -118,7 +118,7 @@ type Due struct {
 type ClaimRequest struct {
 	Reconciler string
 	Limit      int
-	// Retrying is how many of Limit may go to clusters whose last run failed; 0 is a fifth of Limit, at least one.
+	// Retrying is how many of Limit may go to clusters whose last run failed; 0 is a fifth of Limit, at least one; below 0 none.
 	Retrying int
 }
 
@@ -207,4 +207,5 @@ type Callback struct {
 type CallbackResult struct {
 	Err    error
 	Cancel bool
+	Ended  string // the component whose operation this message ended
 }

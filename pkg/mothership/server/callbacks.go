@@ -38,6 +38,9 @@ func (s *server) PostCallback(ctx context.Context, request mothershipv1.PostCall
 	if err := results[0].Err; err != nil {
 		return nil, err
 	}
+	if component := results[0].Ended; component != "" {
+		s.processing.WithLabelValues(component, string(callback.Status)).Observe(float64(callback.ProcessingDuration) / float64(time.Millisecond))
+	}
 	return mothershipv1.PostCallback200JSONResponse{Cancel: results[0].Cancel}, nil
 }
 

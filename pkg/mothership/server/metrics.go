@@ -66,6 +66,14 @@ func NewMetrics(cfg MetricsConfig) (http.Handler, error) {
 	}), nil
 }
 
+// newProcessingTime is how long operations took by the word of component reconcilers; metric is success or error.
+func newProcessingTime() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "reconciler_processing_time", Help: "Processing time of operations in milliseconds.",
+		Buckets: prometheus.ExponentialBuckets(100, 2, 15),
+	}, []string{"component", "metric"})
+}
+
 // clusterMetrics shows the last answer of the source.
 type clusterMetrics struct {
 	status, waiting, notReady, up *prometheus.Desc

@@ -65,6 +65,27 @@ func TestCallbacks(t *testing.T) {
 	requireError(t, 503, "unavailable", status, answer, header)
 }
 
+func TestProcessingTime(t *testing.T) {
+	t.Parallel()
+	ended := "a"
+	registry := prometheus.NewRegistry()
+	ask := api(t, &fake{callbacks: func([]mothership.Callback) ([]mothership.CallbackResult, error) {
+		return []mothership.CallbackResult{{Ended: ended}}, nil
+	}}, func(cfg *server.Config) { cfg.Registerer = registry })
+	_, _, _ = ask("POST", "/v1/operations/s/callback/c", `{"status":"success","processingDuration":1500}`)
+	ended = ""
+	_, _, _ = ask("POST", "/v1/operations/s/callback/c", `{"status":"success","processingDuration":99}`)
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	require.Len(t, families, 1)
+	require.Equal(t, "reconciler_processing_time", families[0].GetName())
+	histogram := families[0].GetMetric()[0].GetHistogram()
+	require.EqualValues(t, 1, histogram.GetSampleCount(), "a repeated message isn't counted")
+	require.InDelta(t, 1500, histogram.GetSampleSum(), 0)
+	require.Len(t, histogram.GetBucket(), 15)
+	require.InDelta(t, 100<<14, histogram.GetBucket()[14].GetUpperBound(), 0)
+}
+
 func TestF57LongCallbacksAreCut(t *testing.T) {
 	t.Parallel()
 	var got mothership.Callback

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/kyma-incubator/reconciler/api/mothershipv1"
@@ -76,8 +77,9 @@ type Config struct {
 	// Timeout bounds the work on one request; 15 s if zero.
 	Timeout time.Duration
 	// MaxList bounds the items of one list; 10,000 if zero.
-	MaxList int
-	Log     *zap.Logger
+	MaxList    int
+	Registerer prometheus.Registerer
+	Log        *zap.Logger
 }
 
 // New returns the API as a handler.
@@ -90,7 +92,12 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	cfg = withDefaults(cfg)
-	s := &server{cfg: cfg, repeats: daemon.NewRepeats(cfg.Log, time.Hour)}
+	s := &server{cfg: cfg, repeats: daemon.NewRepeats(cfg.Log, time.Hour), processing: newProcessingTime()}
+	if cfg.Registerer != nil {
+		if err := cfg.Registerer.Register(s.processing); err != nil {
+			return nil, fmt.Errorf("register the API's metrics: %w", err)
+		}
+	}
 	strict := mothershipv1.NewStrictHandlerWithOptions(s, nil, mothershipv1.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
 			s.renderError(w, r, bodyError(err))
@@ -149,8 +156,9 @@ func withDefaults(cfg Config) Config {
 
 // server implements mothershipv1.StrictServerInterface.
 type server struct {
-	cfg     Config
-	repeats *daemon.Repeats
+	cfg        Config
+	repeats    *daemon.Repeats
+	processing *prometheus.HistogramVec
 }
 
 var _ mothershipv1.StrictServerInterface = (*server)(nil)

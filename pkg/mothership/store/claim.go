@@ -28,17 +28,16 @@ func (s *Store) Claim(ctx context.Context, requests []mothership.ClaimRequest) (
 		return nil, err
 	}
 	for try := 0; ; try++ {
-		claimed, missed, err := s.claimOnce(ctx, requests)
+		claimed, missed, err := s.claimOnce(ctx, requests, try*extraCandidates)
 		if err != nil {
 			return nil, fmt.Errorf("claim: %w", err)
 		}
-		if len(claimed) > 0 && missed {
-			mark(s.topics[mothership.TopicClaimable].here) // There is more.
-		}
 		if len(claimed) > 0 || !missed || try == maxMissed {
+			if missed { // There is more, and whoever has its cluster need not wake anybody.
+				mark(s.topics[mothership.TopicClaimable].here)
+			}
 			return s.assignments(ctx, claimed, time.Now())
 		}
-		// Whoever has the clusters is going to commit soon, and need not wake anybody.
 		pause := time.NewTimer(time.Millisecond << try)
 		select {
 		case <-ctx.Done():
@@ -52,19 +51,22 @@ func (s *Store) Claim(ctx context.Context, requests []mothership.ClaimRequest) (
 // maxMissed is how often a claim looks again when all that it found was locked by others: for some 60 ms.
 const maxMissed = 5
 
+// extraCandidates are looked at more with each such look, so that a busy cluster doesn't stand in the way of others.
+const extraCandidates = 32
+
 // claimOnce is one transaction. It says whether there was something that somebody else had locked.
-func (s *Store) claimOnce(ctx context.Context, requests []mothership.ClaimRequest) (claimed []claim, missed bool, err error) {
+func (s *Store) claimOnce(ctx context.Context, requests []mothership.ClaimRequest, extra int) (claimed []claim, missed bool, err error) {
 	err = s.inTx(ctx, s.hot, func(ctx context.Context, t *tx) error {
 		claimed, missed = nil, false
 		beats, err := t.reconcilers(ctx, requests)
 		if err != nil {
 			return err
 		}
-		candidates, err := t.candidates(ctx, requests, beats)
+		candidates, err := t.candidates(ctx, requests, beats, extra)
 		if err != nil || len(candidates) == 0 {
 			return err
 		}
-		claimed, missed, err = t.claim(ctx, candidates, beats)
+		claimed, missed, err = t.claim(ctx, candidates, requests, beats)
 		return err
 	})
 	return claimed, missed, err
@@ -103,7 +105,7 @@ func (t *tx) reconcilers(ctx context.Context, requests []mothership.ClaimRequest
 }
 
 // candidates looks up what may be claimed, for each component reconciler by its index: changes by users first.
-func (t *tx) candidates(ctx context.Context, requests []mothership.ClaimRequest, beats map[string]beat) ([]candidate, error) {
+func (t *tx) candidates(ctx context.Context, requests []mothership.ClaimRequest, beats map[string]beat, extra int) ([]candidate, error) {
 	var parts []string
 	var args []any
 	limits := map[string]int{}
@@ -113,9 +115,9 @@ func (t *tx) candidates(ctx context.Context, requests []mothership.ClaimRequest,
 		}
 		parts = append(parts, "SELECT * FROM (SELECT correlation_id, runtime_id, reconciler, rank FROM operations WHERE runnable AND reconciler = ? AND not_before <= "+
 			t.s.d.now+" ORDER BY rank, not_before LIMIT ?) AS c")
-		args = append(args, r.Reconciler, r.Limit)
-		limits[r.Reconciler] = r.Retrying
-		if r.Retrying <= 0 {
+		args = append(args, r.Reconciler, r.Limit+extra)
+		limits[r.Reconciler] = max(0, r.Retrying)
+		if r.Retrying == 0 {
 			limits[r.Reconciler] = max(1, r.Limit/5)
 		}
 	}
@@ -151,7 +153,11 @@ type claim struct {
 }
 
 // claim locks the candidates' clusters, leaving out those that somebody else works on, and starts the attempts.
-func (t *tx) claim(ctx context.Context, candidates []candidate, beats map[string]beat) (claimed []claim, missed bool, err error) {
+func (t *tx) claim(ctx context.Context, candidates []candidate, requests []mothership.ClaimRequest, beats map[string]beat) (claimed []claim, missed bool, err error) {
+	limits := make(map[string]int, len(requests))
+	for _, r := range requests {
+		limits[r.Reconciler] += r.Limit
+	}
 	ids, clusters := make([]string, len(candidates)), make([]string, len(candidates))
 	for i, c := range candidates {
 		ids[i], clusters[i] = c.correlationID, c.runtimeID
@@ -170,9 +176,10 @@ func (t *tx) claim(ctx context.Context, candidates []candidate, beats map[string
 	for _, c := range candidates {
 		l, op := locked[c.runtimeID], operations[c.correlationID]
 		missed = missed || l == nil
-		if l == nil || op == nil || !l.Claim(op, beats[c.reconciler].lease, t.s.moment(l.now)) {
+		if l == nil || op == nil || limits[c.reconciler] == 0 || !l.Claim(op, beats[c.reconciler].lease, t.s.moment(l.now)) {
 			continue
 		}
+		limits[c.reconciler]--
 		claimed = append(claimed, claim{op: *op, run: *l.Run, ready: done(l.Operations)})
 	}
 	return claimed, missed, t.write(ctx, locked)
