@@ -1,24 +1,53 @@
 package mothershipv1
 
 import (
+	"bytes"
 	"embed"
+	"encoding/json"
 	"fmt"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kyma-incubator/reconciler/api/reconcilerv1"
 )
 
 //go:embed openapi.yaml
 var documents embed.FS
 
-// Document returns the OpenAPI document of this API as JSON.
+// Document returns the OpenAPI document of this API as JSON. What openapi.yaml refers to in the other document is in it, so that
+// it can be read by itself.
 func Document() ([]byte, error) {
 	text, err := documents.ReadFile("openapi.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
 	}
-	document, err := yaml.YAMLToJSON(text)
+	own, err := yaml.YAMLToJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("convert the OpenAPI document: %w", err)
 	}
-	return document, nil
+	other, err := reconcilerv1.Document()
+	if err != nil {
+		return nil, err
+	}
+	document, referred := map[string]any{}, map[string]any{}
+	if err := json.Unmarshal(bytes.ReplaceAll(own, []byte("../reconcilerv1/openapi.yaml#/"), []byte("#/")), &document); err != nil {
+		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
+	}
+	if err := json.Unmarshal(other, &referred); err != nil {
+		return nil, fmt.Errorf("read the other OpenAPI document: %w", err)
+	}
+	schemas := schemasOf(document)
+	for name, schema := range schemasOf(referred) {
+		if _, ok := schemas[name]; ok {
+			return nil, fmt.Errorf("both OpenAPI documents have a schema %q", name)
+		}
+		schemas[name] = schema
+	}
+	return json.Marshal(document)
+}
+
+func schemasOf(document map[string]any) map[string]any {
+	components, _ := document["components"].(map[string]any)
+	schemas, _ := components["schemas"].(map[string]any)
+	return schemas
 }
