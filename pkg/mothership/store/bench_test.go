@@ -24,7 +24,7 @@ func BenchmarkLoop(b *testing.B) {
 }
 
 func loop(b *testing.B, e *env, registry *prometheus.Registry) {
-	const workers, components = 64, 9
+	const workers, components = 256, 9
 	var list []string
 	for i := range components {
 		list = append(list, clusterName(i))

@@ -17,6 +17,7 @@ func (s *Store) PutCluster(ctx context.Context, in mothership.Input) (mothership
 		return mothership.ClusterView{}, err
 	}
 	var view mothership.ClusterView
+	changed := false
 	err := s.inTx(ctx, s.rest, func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, "INSERT INTO clusters (runtime_id, status, created_at, updated_at) VALUES (?, ?, "+s.d.now+", "+s.d.now+
 			") ON CONFLICT (runtime_id) DO NOTHING", in.RuntimeID, string(mothership.StatusDeleted))
@@ -32,7 +33,7 @@ func (s *Store) PutCluster(ctx context.Context, in mothership.Input) (mothership
 			return err
 		}
 		before := l.Cluster
-		if l.Upsert(clusterChanged, configChanged, s.moment(l.now)) {
+		if changed = l.Upsert(clusterChanged, configChanged, s.moment(l.now)); changed {
 			if l.Cluster.ClusterVersion != before.ClusterVersion {
 				if err := t.insertCluster(ctx, l, in); err != nil {
 					return err
@@ -47,6 +48,9 @@ func (s *Store) PutCluster(ctx context.Context, in mothership.Input) (mothership
 	})
 	if err != nil {
 		return mothership.ClusterView{}, fmt.Errorf("put cluster %q: %w", in.RuntimeID, err)
+	}
+	if changed { // Nothing has failed yet.
+		return view, nil
 	}
 	return s.withFailures(ctx, view)
 }
