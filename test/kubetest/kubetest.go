@@ -78,10 +78,10 @@ var shared struct {
 // Start returns the cluster that the tests of this binary share. It ends with
 // the binary; a KUBECONFIG_TEST one stays. A cluster that doesn't start fails
 // every test that asks for it.
-func Start(t testing.TB) *Cluster {
-	t.Helper()
+func Start(tb testing.TB) *Cluster {
+	tb.Helper()
 	shared.once.Do(func() { shared.cluster, shared.err = startShared() })
-	require.NoError(t, shared.err, "start the test cluster")
+	require.NoError(tb, shared.err, "start the test cluster")
 	return shared.cluster
 }
 
@@ -99,13 +99,13 @@ func startShared() (*Cluster, error) {
 
 // StartOwn starts a cluster for this test alone, whatever KUBECONFIG_TEST says,
 // and stops it when the test is over.
-func StartOwn(t testing.TB, o Options) *Cluster {
-	t.Helper()
+func StartOwn(tb testing.TB, o Options) *Cluster {
+	tb.Helper()
 	p, err := startProcess(o)
-	require.NoError(t, err, "start a test cluster")
-	t.Cleanup(p.stop)
+	require.NoError(tb, err, "start a test cluster")
+	tb.Cleanup(p.stop)
 	c, err := fromFile(p.kubeconfigFile)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return c
 }
 
@@ -132,21 +132,21 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // Namespace creates a namespace for this test and returns its name. It is
 // deleted when the test is over; nobody waits for its end.
-func (c *Cluster) Namespace(t testing.TB) string {
-	t.Helper()
+func (c *Cluster) Namespace(tb testing.TB) string {
+	tb.Helper()
 	client, err := corev1client.NewForConfig(c.Config())
-	require.NoError(t, err)
-	name := c.Name(t)
-	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
+	require.NoError(tb, err)
+	name := c.Name(tb)
+	ctx, cancel := context.WithTimeout(tb.Context(), requestTimeout)
 	defer cancel()
 	_, err = client.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	require.NoError(t, err, "create a namespace")
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), requestTimeout)
+	require.NoError(tb, err, "create a namespace")
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), requestTimeout)
 		defer cancel()
 		err := client.Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) && !errors.Is(err, context.DeadlineExceeded) {
-			require.NoError(t, err, "delete the test's namespace")
+			require.NoError(tb, err, "delete the test's namespace")
 		}
 	})
 	return name
@@ -154,9 +154,9 @@ func (c *Cluster) Namespace(t testing.TB) string {
 
 // Name returns a name that no other test has: up to 40 characters that any
 // object may be called, for what lives in no namespace.
-func (*Cluster) Name(t testing.TB) string {
-	t.Helper()
-	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
+func (*Cluster) Name(tb testing.TB) string {
+	tb.Helper()
+	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(tb.Name()), "-"), "-")
 	if len(name) > 30 {
 		name = strings.Trim(name[:30], "-")
 	}

@@ -2,7 +2,6 @@ package kubetest_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -297,5 +296,5 @@ func TestOwnControlPlaneHasNoNodes(t *testing.T) {
 	nodes, err := newClient(t, c).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Empty(t, nodes.Items)
-	require.True(t, strings.Contains(c.Kubeconfig(), "certificate-authority-data"))
+	require.Contains(t, c.Kubeconfig(), "certificate-authority-data")
 }

@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,14 +41,13 @@ func startProcess(o Options) (*process, error) {
 		return nil, err
 	}
 	defer in.Close()
-	p := &process{cmd: exec.Command(binary, args...), out: out}
+	p := &process{cmd: exec.CommandContext(context.Background(), binary, args...), out: out}
 	p.cmd.Stdout, p.cmd.Stderr = in, in
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's Ctrl-C ends it through its parent
 	if err := p.cmd.Start(); err != nil {
-		out.Close()
-		return nil, err
+		return nil, errors.Join(err, out.Close())
 	}
-	in.Close()
+	_ = in.Close() // so that the end of the process is the end of what it says
 	if err := p.waitReady(); err != nil {
 		p.stop()
 		return nil, err
@@ -81,7 +81,7 @@ func (p *process) waitReady() error {
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	_ = p.cmd.Wait()                          // its exit code says nothing new
-	p.out.Close()
+	_ = p.out.Close()
 }
 
 // Binary returns the path of the test cluster's binary and builds it first
@@ -91,7 +91,7 @@ func Binary() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "run", "./build")
+	cmd := exec.CommandContext(context.Background(), "go", "run", "./build")
 	cmd.Dir = filepath.Join(root, "test", "cluster")
 	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off")

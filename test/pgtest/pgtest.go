@@ -54,28 +54,28 @@ var shared struct {
 // each function in a test binary, and must close what it opens; nil leaves the
 // database empty. On a TEST_DATABASE_URL server there is no template, and
 // migrate runs each time.
-func New(t testing.TB, migrate func(dsn string) error) string {
-	t.Helper()
+func New(tb testing.TB, migrate func(dsn string) error) string {
+	tb.Helper()
 	shared.once.Do(startShared)
-	require.NoError(t, shared.err, "start PostgreSQL")
+	require.NoError(tb, shared.err, "start PostgreSQL")
 
-	ctx := t.Context()
-	name := databaseName(t)
+	ctx := tb.Context()
+	name := databaseName(tb)
 	dsn, err := withDatabase(shared.dsn, name)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	if shared.server == nil {
-		require.NoError(t, execute(ctx, shared.dsn, "CREATE DATABASE "+pq.QuoteIdentifier(name)))
+		require.NoError(tb, execute(ctx, shared.dsn, "CREATE DATABASE "+pq.QuoteIdentifier(name)))
 	} else {
 		template, err := template(ctx, migrate)
-		require.NoError(t, err, "migrate the template")
-		require.NoError(t, clone(ctx, name, template))
+		require.NoError(tb, err, "migrate the template")
+		require.NoError(tb, clone(ctx, name, template))
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		err := execute(context.WithoutCancel(ctx), shared.dsn, "DROP DATABASE IF EXISTS "+pq.QuoteIdentifier(name)+" WITH (FORCE)")
-		require.NoError(t, err, "drop the test's database")
+		require.NoError(tb, err, "drop the test's database")
 	})
 	if shared.server == nil && migrate != nil {
-		require.NoError(t, migrate(dsn), "migrate")
+		require.NoError(tb, migrate(dsn), "migrate")
 	}
 	return dsn
 }
@@ -166,8 +166,9 @@ func withDatabase(dsn, name string) (string, error) {
 	return u.String(), nil
 }
 
-func databaseName(t testing.TB) string {
-	name := notInNames.ReplaceAllString(strings.ToLower(t.Name()), "_")
+func databaseName(tb testing.TB) string {
+	tb.Helper()
+	name := notInNames.ReplaceAllString(strings.ToLower(tb.Name()), "_")
 	if len(name) > 40 {
 		name = name[:40]
 	}

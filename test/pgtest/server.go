@@ -52,14 +52,14 @@ type Server struct {
 }
 
 // StartServer starts a server for this test alone, which ends with it.
-func StartServer(t testing.TB) *Server {
-	t.Helper()
+func StartServer(tb testing.TB) *Server {
+	tb.Helper()
 	s, err := startServer()
-	require.NoError(t, err, "start PostgreSQL")
-	t.Cleanup(func() {
-		s.signal(t, syscall.SIGCONT)
+	require.NoError(tb, err, "start PostgreSQL")
+	tb.Cleanup(func() {
+		s.signal(tb, syscall.SIGCONT)
 		s.halt()
-		require.NoError(t, os.RemoveAll(s.dir))
+		require.NoError(tb, os.RemoveAll(s.dir))
 	})
 	return s
 }
@@ -69,31 +69,31 @@ func StartServer(t testing.TB) *Server {
 func (s *Server) DSN() string { return s.dsn }
 
 // Stop ends the server at once: connections break, and new ones are refused.
-func (s *Server) Stop(t testing.TB) {
-	t.Helper()
-	require.NotNil(t, s.cmd, "the server is stopped already")
+func (s *Server) Stop(tb testing.TB) {
+	tb.Helper()
+	require.NotNil(tb, s.cmd, "the server is stopped already")
 	s.halt()
 }
 
 // Start starts a stopped server again, with its data, and waits until it
 // answers.
-func (s *Server) Start(t testing.TB) {
-	t.Helper()
-	require.Nil(t, s.cmd, "the server runs already")
-	require.NoError(t, s.run(), "start PostgreSQL again")
+func (s *Server) Start(tb testing.TB) {
+	tb.Helper()
+	require.Nil(tb, s.cmd, "the server runs already")
+	require.NoError(tb, s.run(), "start PostgreSQL again")
 }
 
 // Freeze stops all of the server's processes without ending them: the
 // connections stay open, and nothing is answered any more. Only on Linux.
-func (s *Server) Freeze(t testing.TB) {
-	t.Helper()
-	s.signal(t, syscall.SIGSTOP)
+func (s *Server) Freeze(tb testing.TB) {
+	tb.Helper()
+	s.signal(tb, syscall.SIGSTOP)
 }
 
 // Thaw ends Freeze.
-func (s *Server) Thaw(t testing.TB) {
-	t.Helper()
-	s.signal(t, syscall.SIGCONT)
+func (s *Server) Thaw(tb testing.TB) {
+	tb.Helper()
+	s.signal(tb, syscall.SIGCONT)
 }
 
 func startServer() (*Server, error) {
@@ -131,7 +131,9 @@ func (s *Server) initialize() error {
 			return err
 		}
 	}
-	cmd := exec.Command(filepath.Join(s.bin, "initdb"), "-D", filepath.Join(s.dir, "data"),
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "-D", filepath.Join(s.dir, "data"),
 		"-U", "postgres", "--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8")
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential}
@@ -155,14 +157,14 @@ func (s *Server) run() error {
 		return err
 	}
 	defer input.Close()
-	cmd := exec.Command("/bin/sh", "-c", launch, "pgtest", filepath.Join(s.bin, "postgres"), s.dir, strconv.Itoa(s.port))
+	// It outlives the test that starts it.
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", launch, "pgtest", filepath.Join(s.bin, "postgres"), s.dir, strconv.Itoa(s.port))
 	cmd.Dir = s.dir
 	cmd.ExtraFiles = []*os.File{input} // number 3
 	// A group of its own: the terminal's Ctrl-C ends it through the test binary.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Setpgid: true}
 	if err := cmd.Start(); err != nil {
-		tie.Close()
-		return err
+		return errors.Join(err, tie.Close())
 	}
 	s.cmd, s.tie = cmd, tie
 	if err := s.waitReady(); err != nil {
@@ -175,7 +177,7 @@ func (s *Server) run() error {
 func (s *Server) waitReady() error {
 	deadline := time.Now().Add(startTimeout)
 	for {
-		err := execute(context.Background(), s.dsn, "SELECT 1") //nolint:forbidigo // it outlives the test that starts it
+		err := execute(context.Background(), s.dsn, "SELECT 1")
 		if err == nil {
 			return nil
 		}
@@ -196,7 +198,7 @@ func (s *Server) halt() {
 		return
 	}
 	_, _ = s.tie.WriteString("halt\n") // the watcher may go
-	s.tie.Close()
+	_ = s.tie.Close()
 	_ = s.cmd.Process.Signal(syscall.SIGQUIT) // it may have ended already
 	_ = s.cmd.Wait()                          // its exit code says nothing new
 	s.cmd, s.tie = nil, nil
@@ -204,21 +206,21 @@ func (s *Server) halt() {
 
 // signal goes to the server's main process and to its children, which are in
 // sessions of their own.
-func (s *Server) signal(t testing.TB, signal syscall.Signal) {
-	t.Helper()
+func (s *Server) signal(tb testing.TB, signal syscall.Signal) {
+	tb.Helper()
 	if s.cmd == nil {
 		return
 	}
 	text, err := os.ReadFile(filepath.Join(s.dir, "data", "postmaster.pid"))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	line, _, _ := strings.Cut(string(text), "\n")
 	main, err := strconv.Atoi(line)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	// The main process first, so that it starts no more children meanwhile.
-	require.NoError(t, syscall.Kill(main, signal))
+	require.NoError(tb, syscall.Kill(main, signal))
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	require.NoError(t, err)
-	require.NotEmpty(t, stats, "freezing a server needs /proc")
+	require.NoError(tb, err)
+	require.NotEmpty(tb, stats, "freezing a server needs /proc")
 	for _, file := range stats {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -230,7 +232,7 @@ func (s *Server) signal(t testing.TB, signal syscall.Signal) {
 			continue
 		}
 		child, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		_ = syscall.Kill(child, signal) // or it has ended
 	}
 }
@@ -263,8 +265,8 @@ func unprivileged() (*syscall.Credential, error) {
 // newest of Debian's.
 func findBin() (string, error) {
 	if initdb, err := exec.LookPath("initdb"); err == nil {
-		if real, err := filepath.EvalSymlinks(initdb); err == nil {
-			return filepath.Dir(real), nil
+		if file, err := filepath.EvalSymlinks(initdb); err == nil {
+			return filepath.Dir(file), nil
 		}
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
@@ -287,8 +289,9 @@ func findBin() (string, error) {
 // takes those of outgoing connections.
 func freePort() (int, error) {
 	const low, high, tries = 20000, 32000, 100
+	var listen net.ListenConfig
 	for range tries {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+rand.IntN(high-low)))
+		l, err := listen.Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", low+rand.IntN(high-low)))
 		if err != nil {
 			continue
 		}
