@@ -67,7 +67,7 @@ func NewPlan(due Due, cfg PlanConfig) Plan {
 			rest = append(rest, op)
 		}
 	}
-	for _, g := range append(members, rest) {
+	for _, g := range slices.Concat(members, [][]PlannedOperation{rest}) {
 		if len(g) > 0 {
 			groups = append(groups, g)
 		}

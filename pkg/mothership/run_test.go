@@ -364,7 +364,7 @@ func TestSecretNeverPrints(t *testing.T) {
 	t.Parallel()
 	s := mothership.Secret("hidden")
 	in := mothership.Input{Kubeconfig: s}
-	text, err := json.Marshal(in)
+	text, err := json.Marshal(map[string]any{"kubeconfig": in.Kubeconfig})
 	require.NoError(t, err)
 	for _, printed := range []string{fmt.Sprint(s), fmt.Sprintf("%v %+v %#v %s %q %x %d", s, s, s, s, s, s, s), fmt.Sprintf("%v %+v %#v", in, in, in), string(text)} {
 		require.NotContains(t, printed, "hidden")

@@ -104,7 +104,7 @@ func (w *walk) do(from world, event func(*mothership.Aggregate)) world {
 }
 
 // living returns what must not be forgotten of an attempt: a runner that touches the customer's cluster.
-func (a attempt) living() attempt {
+func (a *attempt) living() attempt {
 	var kept attempt
 	for r, state := range a.runners {
 		if state == alive {
@@ -384,7 +384,8 @@ func (w *walk) runner(s world, i, n, r int, state runner, set func(runner) world
 		cb := mothership.Callback{Status: mothership.CallbackSuccess}
 		if state == erred {
 			cb.Status = mothership.CallbackError
-		} else if state == letGo {
+		}
+		if state == letGo {
 			cb = mothership.Callback{Status: mothership.CallbackFailed, Released: true}
 		}
 		to, _ := send(set(noRunner), cb)

@@ -211,8 +211,7 @@ func TestWishes(t *testing.T) {
 func TestSetStatusRefusesOthers(t *testing.T) {
 	t.Parallel()
 	for _, status := range append(mothership.Statuses(), "", "nonsense", "Ready") {
-		switch status {
-		case mothership.StatusReady, mothership.StatusReconcilePending, mothership.StatusReconcileDisabled:
+		if status == mothership.StatusReady || status == mothership.StatusReconcilePending || status == mothership.StatusReconcileDisabled {
 			continue
 		}
 		d := registered(t)

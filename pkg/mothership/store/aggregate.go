@@ -33,8 +33,12 @@ const clusterColumns = `runtime_id, cluster_version, config_version, ready_versi
 
 func scanCluster(c *mothership.Cluster, more ...any) []any {
 	return append([]any{
-		&c.RuntimeID, &c.ClusterVersion, &c.ConfigVersion, &c.ReadyVersion, &c.Status, &c.Delete, &c.Disabled, scanTime{&c.DisabledUntil},
-		scanText{&c.OpenRun}, &c.FailedRun, &c.Closing, &c.AtOnce, &c.InFlight, &c.Fence, &c.Retries, &c.Rank, scanTime{&c.InputAt}, scanTime{&c.NextRunAt},
+		&c.RuntimeID, &c.ClusterVersion, &c.ConfigVersion, &c.ReadyVersion, &c.Status, &c.Delete, &c.Disabled,
+		scanTime{&c.DisabledUntil},
+		scanText{&c.OpenRun},
+		&c.FailedRun, &c.Closing, &c.AtOnce, &c.InFlight, &c.Fence, &c.Retries, &c.Rank,
+		scanTime{&c.InputAt},
+		scanTime{&c.NextRunAt},
 	}, more...)
 }
 
@@ -119,10 +123,18 @@ func scanOperation(r *sqlx.Rows, op *mothership.Operation, more ...any) error {
 	var pickedUp time.Time
 	err := r.Scan(append([]any{
 		&op.CorrelationID, &op.SchedulingID, &op.RuntimeID, &op.Component, &op.Namespace, &op.Version, &op.Reconciler, &op.Type, &op.State, &op.Priority,
-		&op.Rank, &op.ConfigVersion, &dependsOn, &op.Attempt, &op.Tries, &op.MaxTries, &op.Retries, &op.Fence, &op.Runnable, scanTime{&op.NotBefore},
-		scanTime{&op.LeaseUntil}, scanMillis{&op.LeaseLength}, scanTime{&op.QueuedUntil}, scanTime{&op.Deadline}, scanMillis{&op.DeadlineAfter},
-		&op.Accepted, &op.CalledBack, &op.RunnerID, &op.RetryID, &op.FailedRetries, &op.FailedRetryID, &op.Reason, scanTime{&pickedUp},
-		scanMillis{&op.ProcessingDuration}, scanTime{&op.Created}, scanTime{&op.Updated},
+		&op.Rank, &op.ConfigVersion, &dependsOn, &op.Attempt, &op.Tries, &op.MaxTries, &op.Retries, &op.Fence, &op.Runnable,
+		scanTime{&op.NotBefore},
+		scanTime{&op.LeaseUntil},
+		scanMillis{&op.LeaseLength},
+		scanTime{&op.QueuedUntil},
+		scanTime{&op.Deadline},
+		scanMillis{&op.DeadlineAfter},
+		&op.Accepted, &op.CalledBack, &op.RunnerID, &op.RetryID, &op.FailedRetries, &op.FailedRetryID, &op.Reason,
+		scanTime{&pickedUp},
+		scanMillis{&op.ProcessingDuration},
+		scanTime{&op.Created},
+		scanTime{&op.Updated},
 	}, more...)...)
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ func BenchmarkLoop(b *testing.B) {
 }
 
 func loop(b *testing.B, e *env, registry *prometheus.Registry) {
+	b.Helper()
 	const workers, components = 256, 9
 	var list []string
 	for i := range components {

@@ -188,9 +188,31 @@ func (s *Store) readConfigs(ctx context.Context, run query, keys []versionKey, k
 		JOIN cluster_configs c ON c.runtime_id = v.id AND c.version = v.number`, args...)
 }
 
+// storedComponent is a component as it is encrypted: its names stay, whatever the rules call it.
+type storedComponent struct {
+	Name          string        `json:"name"`
+	URL           string        `json:"url,omitempty"`
+	Namespace     string        `json:"namespace,omitempty"`
+	Version       string        `json:"version,omitempty"`
+	Configuration []storedEntry `json:"configuration,omitempty"`
+}
+
+type storedEntry struct {
+	Key    string `json:"key"`
+	Value  any    `json:"value"`
+	Secret bool   `json:"secret,omitempty"`
+}
+
 // encodeComponents makes the text that is encrypted.
 func encodeComponents(components []mothership.Component) ([]byte, error) {
-	text, err := json.Marshal(components)
+	stored := make([]storedComponent, len(components))
+	for i, c := range components {
+		stored[i] = storedComponent{Name: c.Name, URL: c.URL, Namespace: c.Namespace, Version: c.Version}
+		for _, e := range c.Configuration {
+			stored[i].Configuration = append(stored[i].Configuration, storedEntry(e))
+		}
+	}
+	text, err := json.Marshal(stored)
 	if err != nil {
 		return nil, fmt.Errorf("encode components: %w", err)
 	}
@@ -201,9 +223,16 @@ func encodeComponents(components []mothership.Component) ([]byte, error) {
 func decodeComponents(text []byte) ([]mothership.Component, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	var components []mothership.Component
-	if err := d.Decode(&components); err != nil {
+	var stored []storedComponent
+	if err := d.Decode(&stored); err != nil {
 		return nil, fmt.Errorf("decode components: %w", err)
+	}
+	components := make([]mothership.Component, len(stored))
+	for i, c := range stored {
+		components[i] = mothership.Component{Name: c.Name, URL: c.URL, Namespace: c.Namespace, Version: c.Version}
+		for _, e := range c.Configuration {
+			components[i].Configuration = append(components[i].Configuration, mothership.Entry(e))
+		}
 	}
 	return components, nil
 }
@@ -211,18 +240,20 @@ func decodeComponents(text []byte) ([]mothership.Component, error) {
 // normal returns a configuration as a text that is equal for equal ones: the order of components and of their entries
 // doesn't count.
 func normal(k mothership.KymaConfig) (string, error) {
-	k.Components = slices.Clone(k.Components)
-	for i := range k.Components {
-		c := &k.Components[i]
-		c.Configuration = append([]mothership.Entry{}, c.Configuration...)
+	components := slices.Clone(k.Components)
+	for i := range components {
+		c := &components[i]
+		c.Configuration = slices.Clone(c.Configuration)
 		slices.SortStableFunc(c.Configuration, func(a, b mothership.Entry) int { return strings.Compare(a.Key, b.Key) })
 	}
-	slices.SortStableFunc(k.Components, func(a, b mothership.Component) int { return strings.Compare(a.Name, b.Name) })
-	k.Components = append([]mothership.Component{}, k.Components...)
-	k.Administrators = append([]string{}, k.Administrators...)
-	text, err := json.Marshal(k)
+	slices.SortStableFunc(components, func(a, b mothership.Component) int { return strings.Compare(a.Name, b.Name) })
+	text, err := encodeComponents(components)
+	if err != nil {
+		return "", err
+	}
+	rest, err := json.Marshal(append([]string{k.Version, k.Profile}, k.Administrators...))
 	if err != nil {
 		return "", fmt.Errorf("compare configurations: %w", err)
 	}
-	return string(text), nil
+	return string(rest) + string(text), nil
 }

@@ -146,10 +146,9 @@ const rankRetrying = 2
 
 // claim is a claimed operation with what its run says of it.
 type claim struct {
-	op      mothership.Operation
-	run     mothership.Run
-	ready   []string
-	release bool
+	op    mothership.Operation
+	run   mothership.Run
+	ready []string
 }
 
 // claim locks the candidates' clusters, leaving out those that somebody else works on, and starts the attempts.

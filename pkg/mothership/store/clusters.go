@@ -165,7 +165,12 @@ func (t *tx) insertConfig(ctx context.Context, l *locked, in mothership.Input) e
 		return nil
 	}
 	_, err = t.insertRows(ctx, "cluster_components", []column{
-		{"runtime_id", kindText}, {"component", kindText}, {"position", kindInt}, {"namespace", kindText}, {"version", kindText}, {"git", kindBool},
+		{"runtime_id", kindText},
+		{"component", kindText},
+		{"position", kindInt},
+		{"namespace", kindText},
+		{"version", kindText},
+		{"git", kindBool},
 		{"config_version", kindInt},
 	}, `ON CONFLICT (runtime_id, component) DO UPDATE SET position = excluded.position, namespace = excluded.namespace, version = excluded.version,
 		git = excluded.git, config_version = excluded.config_version`, rows)

@@ -131,32 +131,14 @@ func (s *Store) CreateRuns(ctx context.Context, plans []mothership.Plan) (create
 		if err != nil {
 			return err
 		}
-		var runs, operations [][]any
 		for _, p := range plans {
 			l := clusters[p.RuntimeID]
-			if l == nil || !l.CreateRun(p, func() string { return p.RuntimeID + "--" + uuid.NewString() }, s.moment(l.now)) {
-				continue
+			if l != nil && l.CreateRun(p, func() string { return p.RuntimeID + "--" + uuid.NewString() }, s.moment(l.now)) {
+				created++
 			}
-			created++
-			runs = append(runs, runRow(l, s))
-			for _, op := range l.Operations {
-				operations = append(operations, operationRow(op))
-				if op.Runnable {
-					t.wake[mothership.TopicClaimable] = true
-				}
-			}
-			l.run, l.Operations = *l.Run, nil // They are new: nothing to update.
 		}
-		if len(runs) == 0 {
-			return nil
-		}
-		if _, err := t.insertRows(ctx, "reconciliations", runColumns(), "", runs); err != nil {
+		if err := t.insertRuns(ctx, clusters); err != nil {
 			return err
-		}
-		if len(operations) > 0 {
-			if _, err := t.insertRows(ctx, "operations", newOperationColumns(), "", operations); err != nil {
-				return err
-			}
 		}
 		return t.write(ctx, clusters)
 	})
@@ -166,11 +148,51 @@ func (s *Store) CreateRuns(ctx context.Context, plans []mothership.Plan) (create
 	return created, nil
 }
 
+// insertRuns inserts new runs with their operations, which leaves nothing to update of them.
+func (t *tx) insertRuns(ctx context.Context, clusters map[string]*locked) error {
+	var runs, operations [][]any
+	for _, l := range clusters {
+		if l.Run == nil {
+			continue
+		}
+		runs = append(runs, runRow(l, t.s))
+		for _, op := range l.Operations {
+			operations = append(operations, operationRow(op))
+			if op.Runnable {
+				t.wake[mothership.TopicClaimable] = true
+			}
+		}
+		l.run, l.Operations = *l.Run, nil
+	}
+	if len(runs) > 0 {
+		if _, err := t.insertRows(ctx, "reconciliations", runColumns(), "", runs); err != nil {
+			return err
+		}
+	}
+	if len(operations) > 0 {
+		if _, err := t.insertRows(ctx, "operations", newOperationColumns(), "", operations); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func runColumns() []column {
 	return []column{
-		{"scheduling_id", kindText}, {"runtime_id", kindText}, {"cluster_version", kindInt}, {"config_version", kindInt}, {"deletion", kindBool},
-		{"status", kindText}, {"superseded", kindBool}, {"failed", kindBool}, {"finished", kindBool}, {"max_retries", kindInt},
-		{"max_parallel", kindInt}, {"reason", kindText}, {"created_at", kindTime}, {"updated_at", kindTime},
+		{"scheduling_id", kindText},
+		{"runtime_id", kindText},
+		{"cluster_version", kindInt},
+		{"config_version", kindInt},
+		{"deletion", kindBool},
+		{"status", kindText},
+		{"superseded", kindBool},
+		{"failed", kindBool},
+		{"finished", kindBool},
+		{"max_retries", kindInt},
+		{"max_parallel", kindInt},
+		{"reason", kindText},
+		{"created_at", kindTime},
+		{"updated_at", kindTime},
 	}
 }
 
@@ -184,10 +206,26 @@ func runRow(l *locked, s *Store) []any {
 
 func newOperationColumns() []column {
 	return []column{
-		{"correlation_id", kindText}, {"scheduling_id", kindText}, {"runtime_id", kindText}, {"component", kindText}, {"namespace", kindText},
-		{"version", kindText}, {"reconciler", kindText}, {"type", kindText}, {"state", kindText}, {"priority", kindInt}, {"rank", kindInt},
-		{"config_version", kindInt}, {"depends_on", kindText}, {"max_tries", kindInt}, {"runnable", kindBool}, {"not_before", kindTime},
-		{"queued_until", kindTime}, {"deadline_ms", kindInt}, {"created_at", kindTime}, {"updated_at", kindTime},
+		{"correlation_id", kindText},
+		{"scheduling_id", kindText},
+		{"runtime_id", kindText},
+		{"component", kindText},
+		{"namespace", kindText},
+		{"version", kindText},
+		{"reconciler", kindText},
+		{"type", kindText},
+		{"state", kindText},
+		{"priority", kindInt},
+		{"rank", kindInt},
+		{"config_version", kindInt},
+		{"depends_on", kindText},
+		{"max_tries", kindInt},
+		{"runnable", kindBool},
+		{"not_before", kindTime},
+		{"queued_until", kindTime},
+		{"deadline_ms", kindInt},
+		{"created_at", kindTime},
+		{"updated_at", kindTime},
 	}
 }
 

@@ -192,8 +192,7 @@ func (g *group[T, R]) run(ctx context.Context, batch []*item[T, R], alone bool) 
 
 // refused says that the database took the batch and said no, so that one of its members may be why.
 func refused(err error) bool {
-	var p *pq.Error
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*pq.Error](err); ok {
 		switch p.Code.Class() {
 		case "08", "25", "53", "57", "58": // connection, transaction, resources, operator, system
 			return false

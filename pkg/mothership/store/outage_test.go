@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"os"
@@ -189,6 +190,29 @@ func TestMemory(t *testing.T) {
 	require.Equal(t, mothership.StatusReady, one.status("c"))
 	_, err := two.Cluster(t.Context(), "c")
 	require.ErrorIs(t, err, mothership.ErrNotFound, "each has its own")
+	for i := range 200 { // A caller that hangs up in the middle doesn't take the memory with it.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*20*time.Microsecond)
+		_, _ = one.PutCluster(ctx, input("c", clusterName(i)))
+		cancel()
+	}
+	_, err = one.Cluster(t.Context(), "c")
+	require.NoError(t, err)
+}
+
+func TestFewConnections(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t, nil)
+	e := open(t, dsn, func(c *store.Config) { c.MaxOpen = 1 })
+	require.NoError(t, e.Migrate(t.Context()))
+	e.background()
+	together(20, func(i int) {
+		if _, err := e.PutCluster(t.Context(), input(clusterName(i))); err != nil {
+			t.Error(err)
+		}
+	})
+	require.Equal(t, 20, e.schedule())
+	e.work()
+	require.Equal(t, mothership.StatusReady, e.status(clusterName(0)))
 }
 
 func TestBadURLs(t *testing.T) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -56,9 +57,7 @@ func (b *beats) changed(all map[string]time.Duration) map[string]time.Duration {
 func (b *beats) remember(news map[string]time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for name, every := range news {
-		b.known[name] = every
-	}
+	maps.Copy(b.known, news)
 }
 
 // shutUntil notes that a component reconciler wants no task for a time.

@@ -140,7 +140,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		}
 		return s, nil
 	}
-	return nil, fmt.Errorf("database URL: unknown scheme %q, want postgres: or sqlite:", scheme)
+	return nil, fmt.Errorf("database URL: unknown scheme %q, want postgres or sqlite", scheme)
 }
 
 // openPostgres makes the pools: claims and callbacks have connections of their own, so that nobody's reads stop the fleet.
@@ -197,7 +197,7 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 
 // DialTimeout connects within a time.
 func (d dialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: timeout, KeepAlive: 10 * time.Second}).Dial(network, address) //nolint:noctx // lib/pq's interface
+	c, err := (&net.Dialer{Timeout: timeout, KeepAlive: 10 * time.Second}).Dial(network, address)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // lib/pq looks into it
 	}

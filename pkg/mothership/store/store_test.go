@@ -42,7 +42,7 @@ func limits() mothership.Limits {
 }
 
 func migrate(dsn string) error {
-	ctx := context.Background()
+	ctx := context.Background() //nolint:forbidigo // the template outlives the test that makes it
 	s, err := store.Open(ctx, store.Config{URL: dsn})
 	if err != nil {
 		return err
@@ -63,31 +63,31 @@ func each(t *testing.T, test func(e *env), options ...func(*store.Config)) {
 	})
 }
 
-func onPostgres(t testing.TB, options ...func(*store.Config)) *env {
-	t.Helper()
-	dsn := pgtest.New(t, migrate)
-	e := open(t, dsn, options...)
+func onPostgres(tb testing.TB, options ...func(*store.Config)) *env {
+	tb.Helper()
+	dsn := pgtest.New(tb, migrate)
+	e := open(tb, dsn, options...)
 	e.dsn = dsn
 	return e
 }
 
-func onSQLite(t testing.TB, options ...func(*store.Config)) *env {
-	t.Helper()
-	return open(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"), options...)
+func onSQLite(tb testing.TB, options ...func(*store.Config)) *env {
+	tb.Helper()
+	return open(tb, "sqlite:"+filepath.Join(tb.TempDir(), "test.db"), options...)
 }
 
-func open(t testing.TB, url string, options ...func(*store.Config)) *env {
-	t.Helper()
+func open(tb testing.TB, url string, options ...func(*store.Config)) *env {
+	tb.Helper()
 	keys, err := store.NewKeys()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	cfg := store.Config{URL: url, Keys: keys, Limits: limits(), Replica: "one", MaxOpen: 12}
 	for _, o := range options {
 		o(&cfg)
 	}
-	s, err := store.Open(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return &env{Store: s, t: t, cfg: cfg}
+	s, err := store.Open(tb.Context(), cfg)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
+	return &env{Store: s, t: tb, cfg: cfg}
 }
 
 // replica opens another store on the same PostgreSQL.
@@ -307,9 +307,9 @@ func together(n int, f func(i int)) {
 func clusterName(i int) string { return fmt.Sprintf("c-%04d", i) }
 
 // start runs a store's loops.
-func start(t testing.TB, s *store.Store) (*errgroup.Group, context.CancelFunc) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+func start(tb testing.TB, s *store.Store) (*errgroup.Group, context.CancelFunc) {
+	tb.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
 	g := &errgroup.Group{}
 	g.Go(func() error { return s.Run(ctx) })
 	return g, stop

@@ -103,13 +103,13 @@ func (s *Store) RepairRuns(ctx context.Context) (repaired int, err error) {
 	return repaired, nil
 }
 
-// changed says whether an event changed anything but a gate that opened because its time came.
+// changed says whether settle found more to do than gates, which open and shut as time goes by.
 func (l *locked) changed() bool {
 	if l.Cluster != l.cluster || (l.Run != nil && *l.Run != l.run) {
 		return true
 	}
 	for _, op := range l.Operations {
-		if op.Changed != 0 {
+		if op.Changed != 0 && op.State.Final() {
 			return true
 		}
 	}

@@ -34,8 +34,8 @@ func (p *pool) prepare(ctx context.Context, queries []string) {
 		if p.known(query) != nil {
 			continue
 		}
-		stmt, err := p.db.PreparexContext(ctx, p.db.Rebind(query))
-		if err != nil { // Whoever needs it prepares it on the way.
+		stmt, err := p.db.PreparexContext(ctx, p.db.Rebind(query)) //nolint:sqlclosecheck // it stays for the next ones
+		if err != nil {                                            // Whoever needs it prepares it on the way.
 			return
 		}
 		p.mu.Lock()
@@ -80,7 +80,7 @@ func (t *tx) stmt(ctx context.Context, query string) (*sqlx.Stmt, error) {
 		return t.StmtxContext(ctx, known), nil
 	}
 	t.news = append(t.news, query)
-	stmt, err := t.PreparexContext(ctx, t.Rebind(query)) //nolint:sqlclosecheck // it ends with the transaction
+	stmt, err := t.PreparexContext(ctx, t.Rebind(query))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", headline(query), err)
 	}
@@ -92,6 +92,7 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 	if err != nil {
 		return 0, err
 	}
+	defer func() { _ = stmt.Close() }()
 	result, err := stmt.ExecContext(ctx, args...)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", headline(query), err)
@@ -105,6 +106,7 @@ func (t *tx) query(ctx context.Context, each func(*sqlx.Rows) error, query strin
 	if err != nil {
 		return err
 	}
+	defer func() { _ = stmt.Close() }()
 	rows, err := stmt.QueryxContext(ctx, args...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", headline(query), err)
@@ -172,7 +174,6 @@ func (s *Store) once(ctx context.Context, p *pool, f func(context.Context, *tx) 
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
-	lockNotAvailable     = "55P03"
 )
 
 // again says whether a transaction failed only because of another one.

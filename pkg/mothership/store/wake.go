@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -85,15 +84,14 @@ func (s *Store) listen(ctx context.Context) error {
 			s.wakeAll()
 		}
 	})
-	listening := make(chan error, 1)
+	listening := make(chan struct{})
 	go func() { // Listen waits for the first connection; Close ends it.
+		defer close(listening)
 		for name := range s.topics {
-			if err := l.Listen(channel(name)); err != nil {
-				listening <- fmt.Errorf("listen for wake-ups: %w", err)
-				return
+			if err := l.Listen(channel(name)); err != nil && ctx.Err() == nil {
+				s.cfg.Log.Warn("No wake-ups from other replicas; sweeps make up for it.", zap.String("topic", string(name)), zap.Error(err))
 			}
 		}
-		listening <- nil
 	}()
 	pings := time.NewTicker(time.Minute)
 	defer pings.Stop()

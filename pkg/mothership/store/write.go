@@ -34,19 +34,44 @@ func (t *tx) updateRows(ctx context.Context, table string, columns []column, key
 
 func (t *tx) updateOperations(ctx context.Context, rows [][]any) (int64, error) {
 	return t.updateRows(ctx, "operations", []column{
-		{"id", kindText}, {"was", kindInt}, {"state", kindText}, {"attempt", kindInt}, {"tries", kindInt}, {"retries", kindInt}, {"fence", kindInt},
-		{"runnable", kindBool}, {"not_before", kindTime}, {"leased", kindBool}, {"lease_until", kindTime}, {"lease_ms", kindInt},
-		{"queued_until", kindTime}, {"deadline", kindTime}, {"accepted", kindBool}, {"called_back", kindBool}, {"runner_id", kindText},
-		{"retry_id", kindText}, {"failed_retries", kindInt}, {"failed_retry_id", kindText}, {"reason", kindText}, {"picked_up", kindTime},
-		{"processing_ms", kindInt}, {"updated_at", kindTime},
+		{"id", kindText},
+		{"was", kindInt},
+		{"state", kindText},
+		{"attempt", kindInt},
+		{"tries", kindInt},
+		{"retries", kindInt},
+		{"fence", kindInt},
+		{"runnable", kindBool},
+		{"not_before", kindTime},
+		{"leased", kindBool},
+		{"lease_until", kindTime},
+		{"lease_ms", kindInt},
+		{"queued_until", kindTime},
+		{"deadline", kindTime},
+		{"accepted", kindBool},
+		{"called_back", kindBool},
+		{"runner_id", kindText},
+		{"retry_id", kindText},
+		{"failed_retries", kindInt},
+		{"failed_retry_id", kindText},
+		{"reason", kindText},
+		{"picked_up", kindTime},
+		{"processing_ms", kindInt},
+		{"updated_at", kindTime},
 	}, 2, "o.correlation_id = v.id AND o.attempt = v.was", rows)
 }
 
 // updateGates writes what settle changes of operations that no event was about.
 func (t *tx) updateGates(ctx context.Context, rows [][]any) (int64, error) {
 	return t.updateRows(ctx, "operations", []column{
-		{"id", kindText}, {"was", kindInt}, {"state", kindText}, {"runnable", kindBool}, {"not_before", kindTime}, {"queued_until", kindTime},
-		{"reason", kindText}, {"updated_at", kindTime},
+		{"id", kindText},
+		{"was", kindInt},
+		{"state", kindText},
+		{"runnable", kindBool},
+		{"not_before", kindTime},
+		{"queued_until", kindTime},
+		{"reason", kindText},
+		{"updated_at", kindTime},
 	}, 2, "o.correlation_id = v.id AND o.attempt = v.was", rows)
 }
 
@@ -62,10 +87,25 @@ func (t *tx) updateRuns(ctx context.Context, rows [][]any) (int64, error) {
 
 func (t *tx) updateClusters(ctx context.Context, rows [][]any) (int64, error) {
 	return t.updateRows(ctx, "clusters", []column{
-		{"id", kindText}, {"cluster_version", kindInt}, {"config_version", kindInt}, {"ready_version", kindInt}, {"status", kindText},
-		{"deletion", kindBool}, {"disabled", kindBool}, {"disabled_until", kindTime}, {"open_run", kindText}, {"failed_run", kindText},
-		{"closing", kindBool}, {"at_once", kindBool}, {"in_flight", kindInt}, {"fence", kindInt}, {"retries", kindInt}, {"rank", kindInt},
-		{"input_at", kindTime}, {"next_run_at", kindTime}, {"updated_at", kindTime},
+		{"id", kindText},
+		{"cluster_version", kindInt},
+		{"config_version", kindInt},
+		{"ready_version", kindInt},
+		{"status", kindText},
+		{"deletion", kindBool},
+		{"disabled", kindBool},
+		{"disabled_until", kindTime},
+		{"open_run", kindText},
+		{"failed_run", kindText},
+		{"closing", kindBool},
+		{"at_once", kindBool},
+		{"in_flight", kindInt},
+		{"fence", kindInt},
+		{"retries", kindInt},
+		{"rank", kindInt},
+		{"input_at", kindTime},
+		{"next_run_at", kindTime},
+		{"updated_at", kindTime},
 	}, 1, "o.runtime_id = v.id", rows)
 }
 
