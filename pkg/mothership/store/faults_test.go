@@ -1,8 +1,11 @@
 package store_test
 
 import (
+	"os"
+	"os/exec"
 	"testing"
 	"time"
+	_ "time/tzdata" // zones on machines without any
 
 	"github.com/stretchr/testify/require"
 
@@ -278,11 +281,29 @@ func TestFaultsOfAttempts(t *testing.T) {
 	})
 }
 
-// F49 and W13: the mothership's own time zone decides nothing. The zone is read when the process starts, so this test says
-// what it can: the stored times are the database's, in UTC.
+// F49 and W13: the same in every time zone of the process. The zone is read when a process starts, so the test starts itself.
+func TestF49TimeZones(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("TZ") != "" {
+		return // It is the child.
+	}
+	for _, zone := range []string{"Pacific/Kiritimati", "America/Los_Angeles"} {
+		t.Run(zone, func(t *testing.T) {
+			t.Parallel()
+			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestF49TimesAreUTC|TestFaultsOfAttempts|TestLife)$")
+			child.Env = append(os.Environ(), "TZ="+zone)
+			out, err := child.CombinedOutput()
+			require.NoError(t, err, string(out))
+		})
+	}
+}
+
 func TestF49TimesAreUTC(t *testing.T) {
 	t.Parallel()
 	each(t, func(e *env) {
+		if zone := os.Getenv("TZ"); zone != "" {
+			require.Equal(e.t, zone, time.Local.String(), "the zone is there")
+		}
 		e.put(input("c"))
 		e.schedule()
 		run, operations := e.lastRun("c")
