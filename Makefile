@@ -19,7 +19,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: build $(if $(KUBECONFIG),,bin/testcluster) ## the main job, end to end (KUBECONFIG=FILE: on that cluster; KEEP=1: leave it running)
+demo: programs $(if $(KUBECONFIG),,bin/testcluster) ## the main job, end to end (KUBECONFIG=FILE: on that cluster; KEEP=1: leave it running)
 	@$(GO) run ./test/demo
 
 .PHONY: test
@@ -31,7 +31,7 @@ e2e: setup bin/testcluster ## the built programs as processes, killed and starte
 	@CGO_ENABLED=0 $(WITH_CLUSTER) go test -count=1 -timeout 30m ./e2e/...
 
 .PHONY: bench
-bench: setup build bin/testcluster bin/helm ## throughput and latency, beside a loop that does the bare steps
+bench: setup programs bin/testcluster bin/helm ## throughput and latency, beside a loop that does the bare steps
 	@cd test/bench && $(GO) run .
 
 .PHONY: lint
@@ -42,10 +42,14 @@ lint: bin/golangci-lint ## rules and import walls of .golangci.yml
 generate: bin/oapi-codegen ## servers, clients and types from the OpenAPI documents
 	@PATH="$(CURDIR)/bin:$$PATH" go generate ./api/...
 
-.PHONY: build
-build: ## both programs into bin/, also for darwin/arm64
+.PHONY: programs
+programs: ## mothership and reconciler into bin/
 	@echo "building mothership and reconciler $(VERSION), some minutes the first time"
 	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: build
+build: programs ## the same, and for darwin/arm64 into bin/darwin-arm64/
+	@echo "building them for darwin/arm64"
 	@GOOS=darwin GOARCH=arm64 $(GO) build -ldflags '$(LDFLAGS)' -o bin/darwin-arm64/ ./cmd/...
 
 .PHONY: verify
