@@ -86,6 +86,22 @@ func TestW12Stop(t *testing.T) {
 	require.NotContains(t, output, `"level":"error"`)
 }
 
+func TestW12NotReadyWhileStopping(t *testing.T) {
+	t.Parallel()
+	stub := reconcilertest.Start(t)
+	stub.Do("CRDs", reconcilertest.Behaviour{Hang: true})
+	m := start(t, flags(base(stub), []string{"--data-dir", filepath.Join(t.TempDir(), "data")}), func(p *parts) { p.grace = 4 * time.Second })
+	id := newID()
+	m.put(cluster(id, "1", "a"))
+	waitForTask(t, stub, "CRDs", 1)
+	begin := time.Now()
+	m.cancel()
+	m.eventually("not ready", func() bool { return m.readiness() == http.StatusServiceUnavailable })
+	require.Equal(t, id, m.status(id).Cluster, "it goes on answering while a task is being handed over")
+	m.stop()
+	require.Less(t, time.Since(begin), 4*time.Second, "the post that hangs is cut off")
+}
+
 func TestW12WhatKeepsItFromStarting(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -59,10 +59,12 @@ func onPostgres(t *testing.T) []string {
 
 // mother is a mothership in this process.
 type mother struct {
-	t    *testing.T
-	url  string
-	api  *mothershipv1.ClientWithResponses
-	stop func()
+	t      testing.TB
+	url    string
+	client *http.Client
+	api    *mothershipv1.ClientWithResponses
+	cancel context.CancelFunc // tells it to stop
+	stop   func()             // and waits
 }
 
 // quick are intervals that tests don't have to wait for.
@@ -78,7 +80,7 @@ func quick(p *parts) {
 }
 
 // start starts a mothership with these flags, on a port of its own if they name none.
-func start(t *testing.T, args []string, change ...func(*parts)) *mother {
+func start(t testing.TB, args []string, change ...func(*parts)) *mother { //nolint:thelper // it is t everywhere here
 	t.Helper()
 	p := parts{log: zaptest.NewLogger(t, zaptest.Level(zap.InfoLevel))}
 	p.limits = mothership.DefaultLimits()
@@ -95,7 +97,7 @@ func start(t *testing.T, args []string, change ...func(*parts)) *mother {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	stopped := make(chan error, 1)
 	go func() { stopped <- serve(ctx, p) }()
-	m := &mother{t: t}
+	m := &mother{t: t, cancel: cancel}
 	var once sync.Once
 	m.stop = func() {
 		once.Do(func() {
@@ -115,9 +117,9 @@ func start(t *testing.T, args []string, change ...func(*parts)) *mother {
 		stopped <- err
 		require.NoError(t, err, "start")
 	}
-	client := daemon.NewHTTPClient(daemon.ClientConfig{})
-	t.Cleanup(client.CloseIdleConnections)
-	api, err := mothershipv1.NewClientWithResponses(m.url, mothershipv1.WithHTTPClient(client))
+	m.client = daemon.NewHTTPClient(daemon.ClientConfig{})
+	t.Cleanup(m.client.CloseIdleConnections)
+	api, err := mothershipv1.NewClientWithResponses(m.url, mothershipv1.WithHTTPClient(m.client))
 	require.NoError(t, err)
 	m.api = api
 	m.eventually("ready", func() bool { return m.readiness() == http.StatusOK })
@@ -130,18 +132,14 @@ func (m *mother) eventually(what string, condition func() bool) {
 }
 
 func (m *mother) readiness() int {
-	response, err := m.api.ClientInterface.(*mothershipv1.Client).Client.Do(m.request(http.MethodGet, "/health/ready", ""))
+	request, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, m.url+"/health/ready", http.NoBody)
+	require.NoError(m.t, err)
+	response, err := m.client.Do(request)
 	if err != nil {
 		return 0
 	}
 	_ = response.Body.Close()
 	return response.StatusCode
-}
-
-func (m *mother) request(method, path, body string) *http.Request {
-	request, err := http.NewRequestWithContext(m.t.Context(), method, m.url+path, strings.NewReader(body))
-	require.NoError(m.t, err)
-	return request
 }
 
 // base is the flag of a stub that serves all components.
