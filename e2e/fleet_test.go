@@ -104,7 +104,7 @@ func (f *fleet) put(t *testing.T, cluster mothershipv1.Cluster) mothershipv1.Clu
 	response, err := f.api.PostClusterWithResponse(t.Context(), cluster)
 	require.NoError(t, err)
 	require.NotNil(t, response.JSON200, "%s: %s", response.Status(), response.Body)
-	return mothershipv1.ClusterResponse(*response.JSON200)
+	return *response.JSON200
 }
 
 // setStatus does what an operator does by hand.
@@ -129,7 +129,7 @@ func (f *fleet) status(ctx context.Context, runtimeID string) (mothershipv1.Clus
 	if err != nil || response.JSON200 == nil {
 		return mothershipv1.ClusterResponse{}, err
 	}
-	return mothershipv1.ClusterResponse(*response.JSON200), nil
+	return *response.JSON200, nil
 }
 
 // await waits until the cluster has that status, by what it really is and not by what brokers see.

@@ -29,8 +29,8 @@ func TestStartAndStop(t *testing.T) {
 	}
 
 	for name, args := range map[string]func(*testing.T) []string{
-		"mothership": func(t *testing.T) []string { return mothership(t) },
-		"reconciler": func(t *testing.T) []string { return reconciler(t) },
+		"mothership": func(t *testing.T) []string { t.Helper(); return mothership(t) },
+		"reconciler": func(t *testing.T) []string { t.Helper(); return reconciler(t) },
 	} {
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 			t.Run("W12 "+name+" stops with 0 on "+signal.String(), func(t *testing.T) {
@@ -48,26 +48,32 @@ func TestStartAndStop(t *testing.T) {
 		args   func(t *testing.T) []string
 		naming string // what the line has to name
 	}{
-		"W12 mothership: port in use": {func(t *testing.T) []string { return mothership(t, "--listen", taken.Addr().String()) }, taken.Addr().String()},
-		"W12 reconciler: port in use": {func(t *testing.T) []string { return reconciler(t, "--listen", taken.Addr().String()) }, taken.Addr().String()},
+		"W12 mothership: port in use": {func(t *testing.T) []string { t.Helper(); return mothership(t, "--listen", taken.Addr().String()) }, taken.Addr().String()},
+		"W12 reconciler: port in use": {func(t *testing.T) []string { t.Helper(); return reconciler(t, "--listen", taken.Addr().String()) }, taken.Addr().String()},
 		"mothership: no reconciler for base": {func(t *testing.T) []string {
+			t.Helper()
 			return []string{"mothership", "start", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0"}
 		}, "base"},
 		"mothership: PostgreSQL without a keyset": {func(t *testing.T) []string {
+			t.Helper()
 			return mothership(t, "--listen", "127.0.0.1:0", "--database-url", "postgres://nobody:hush@127.0.0.1:1/none")
 		}, "keyset"},
 		"mothership: missing keyset": {func(t *testing.T) []string {
+			t.Helper()
 			return mothership(t, "--listen", "127.0.0.1:0", "--database-url", "postgres://nobody:hush@127.0.0.1:1/none", "--keyset-file", "/none/keyset.json")
 		}, "/none/keyset.json"},
-		"mothership: unknown flag": {func(t *testing.T) []string { return mothership(t, "--no-such-flag") }, "no-such-flag"},
-		"mothership: wrong value":  {func(t *testing.T) []string { return mothership(t, "--heartbeat", "soon") }, "heartbeat"},
-		"mothership: unknown key":  {func(t *testing.T) []string { return mothership(t, "--config", configFile(t, "no-such-key: 1\n")) }, "no-such-key"},
+		"mothership: unknown flag": {func(t *testing.T) []string { t.Helper(); return mothership(t, "--no-such-flag") }, "no-such-flag"},
+		"mothership: wrong value":  {func(t *testing.T) []string { t.Helper(); return mothership(t, "--heartbeat", "soon") }, "heartbeat"},
+		"mothership: unknown key": {func(t *testing.T) []string {
+			t.Helper()
+			return mothership(t, "--config", configFile(t, "no-such-key: 1\n"))
+		}, "no-such-key"},
 		"reconciler: no workspace": {func(*testing.T) []string {
 			return []string{"reconciler", "start", "base", "--listen", "127.0.0.1:0", "--workspace", "/none/such"}
 		}, "/none/such"},
 		"reconciler: no name":       {func(*testing.T) []string { return []string{"reconciler", "start", "--workspace", workspace} }, "at least 1"},
-		"reconciler: unknown flag":  {func(t *testing.T) []string { return reconciler(t, "--no-such-flag") }, "no-such-flag"},
-		"reconciler: wrong workers": {func(t *testing.T) []string { return reconciler(t, "--workers", "none") }, "workers"},
+		"reconciler: unknown flag":  {func(t *testing.T) []string { t.Helper(); return reconciler(t, "--no-such-flag") }, "no-such-flag"},
+		"reconciler: wrong workers": {func(t *testing.T) []string { t.Helper(); return reconciler(t, "--workers", "none") }, "workers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

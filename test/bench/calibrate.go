@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -142,7 +143,7 @@ func calibrate(ctx context.Context, dsn string, clusters, components int) (calib
 		return calibration{}, err
 	}
 	defer stop()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return calibration{}, err
 	}
@@ -157,7 +158,7 @@ func calibrate(ctx context.Context, dsn string, clusters, components int) (calib
 		_ = server.Shutdown(ctx)
 	}()
 	go func() {
-		if err := server.Serve(listener); ctx.Err() == nil && err != http.ErrServerClosed { //nolint:errorlint // documented to be returned as it is
+		if err := server.Serve(listener); ctx.Err() == nil && !errors.Is(err, http.ErrServerClosed) {
 			fail(err)
 		}
 	}()
@@ -222,12 +223,12 @@ func (l *calibrateLoop) claim(ctx context.Context) (tasks []calibrateTask, err e
 
 // callback takes one message of the stub; a final one is answered after the commit that holds it.
 func (l *calibrateLoop) callback(w http.ResponseWriter, r *http.Request) {
-	var message struct{ Status string }
-	if err := json.NewDecoder(r.Body).Decode(&message); err != nil {
+	var m message
+	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if message.Status != "success" {
+	if m.Status != "success" {
 		return
 	}
 	final := calibrateFinal{id: r.URL.Query().Get("id"), done: make(chan struct{})}
@@ -282,7 +283,7 @@ func (l *calibrateLoop) commitFinals(ctx context.Context) {
 
 // startCalibrateStub starts the stub as a process of its own, on a listener that this one opens.
 func startCalibrateStub(ctx context.Context) (url string, stop func(), err error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
 	}

@@ -120,7 +120,7 @@ func (b *bench) startPlayground(ctx context.Context) (p *playground, err error) 
 		return nil, errors.Join(err, p.close())
 	}
 	listen := fmt.Sprintf("127.0.0.1:%d", port)
-	if err := os.MkdirAll(filepath.Join(p.workspace, chartVersion, "resources"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(p.workspace, chartVersion, "resources"), 0o750); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	if p.reconciler, err = b.start("reconciler", b.bin("reconciler"), "start", "base",

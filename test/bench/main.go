@@ -45,7 +45,7 @@ func main() {
 
 // mainExit runs the command that args name and returns the exit code.
 func mainExit(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the program starts here
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
 	switch {
@@ -163,9 +163,9 @@ func benchCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if o.write == "" {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(o.write), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(o.write), 0o750); err != nil {
 		return err
 	}
 	b.progress("writing %s", o.write)
-	return os.WriteFile(o.write, []byte(text), 0o644)
+	return os.WriteFile(o.write, []byte(text), 0o644) //nolint:gosec // documentation, for all to read
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +19,9 @@ import (
 // It speaks only what any team's component reconciler speaks, without the additive fields.
 
 const stubSenders = 256
+
+// errNone stands for no failure of the stub itself, in an error about something else.
+var errNone = errors.New("none")
 
 // stubTask is what the stub needs of a task.
 type stubTask struct {
@@ -213,7 +218,7 @@ func (s *stub) await(ctx context.Context, limit time.Duration) error {
 	case <-time.After(limit):
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return fmt.Errorf("after %v, %d of %d operations are done (%d tasks accepted, %d duplicates, %d stale callbacks, first failure: %v)", //nolint:errorlint // a figure among others
-			limit, s.done, s.expected.Load(), len(s.seen), s.duplicates, s.stale, s.err)
+		return fmt.Errorf("after %v, %d of %d operations are done (%d tasks accepted, %d duplicates, %d stale callbacks); first failure: %w",
+			limit, s.done, s.expected.Load(), len(s.seen), s.duplicates, s.stale, cmp.Or(s.err, errNone))
 	}
 }
