@@ -17,6 +17,8 @@ type PlanConfig struct {
 	PreComponents    [][]string
 	Reconciler       func(component string) string // name of the component reconciler that serves a component
 	DefaultNamespace string
+	// ComponentsOnly leaves out CRDs and the cleaner, for a delete run of some components beside others that stay.
+	ComponentsOnly bool
 }
 
 // PlannedOperation is one operation of a plan.
@@ -50,7 +52,10 @@ func NewPlan(due Due, cfg PlanConfig) Plan {
 	if due.Delete {
 		components = append(components, due.Remembered...)
 	}
-	groups := [][]PlannedOperation{{system(ComponentCRDs, due.KymaVersion)}}
+	var groups [][]PlannedOperation
+	if !cfg.ComponentsOnly {
+		groups = append(groups, []PlannedOperation{system(ComponentCRDs, due.KymaVersion)})
+	}
 	var rest []PlannedOperation
 	members := make([][]PlannedOperation, len(cfg.PreComponents))
 	for _, c := range components {
@@ -73,7 +78,9 @@ func NewPlan(due Due, cfg PlanConfig) Plan {
 		}
 	}
 	if due.Delete {
-		groups = append(groups, []PlannedOperation{system(ComponentCleaner, due.KymaVersion)})
+		if !cfg.ComponentsOnly {
+			groups = append(groups, []PlannedOperation{system(ComponentCleaner, due.KymaVersion)})
+		}
 		slices.Reverse(groups)
 	}
 	for i, g := range groups {

@@ -85,9 +85,9 @@ const (
 
 // Report is what a component reconciler tells beside a status.
 type Report struct {
-	Logs      []string
-	Warnings  []string
-	Resources []Resource
+	Logs      []string   `json:"logs,omitempty"`
+	Warnings  []string   `json:"warnings,omitempty"`
+	Resources []Resource `json:"resources,omitempty"`
 }
 
 // Resource is one object of the customer's cluster that a task changed, or that isn't ready.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kyma-incubator/reconciler/pkg/mothership"
+	"github.com/kyma-incubator/reconciler/pkg/mothership/store"
 )
 
 func TestCallbacks(t *testing.T) {
@@ -194,5 +195,5 @@ func TestGateOfOthersStaysOpen(t *testing.T) {
 		b := claim("for-a", "for-b")
 		require.Len(e.t, b, 1)
 		require.Equal(e.t, "b", b[0].Component)
-	})
+	}, func(c *store.Config) { c.Limits.BusyDelay = time.Minute })
 }

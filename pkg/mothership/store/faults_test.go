@@ -251,7 +251,7 @@ func TestFaultsOfAttempts(t *testing.T) {
 			_, operations := e.lastRun(claimed[0].RuntimeID)
 			require.Zero(e.t, operations["CRDs"].Tries)
 			require.Equal(e.t, 2, operations["CRDs"].Attempt)
-		})
+		}, func(c *store.Config) { c.Limits.BusyDelay = 3 * time.Second })
 	})
 	t.Run("an operation that nobody accepts ends", func(t *testing.T) {
 		t.Parallel()
