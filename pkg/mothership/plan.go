@@ -56,23 +56,7 @@ func NewPlan(due Due, cfg PlanConfig) Plan {
 	if !cfg.ComponentsOnly {
 		groups = append(groups, []PlannedOperation{system(ComponentCRDs, due.KymaVersion)})
 	}
-	var rest []PlannedOperation
-	members := make([][]PlannedOperation, len(cfg.PreComponents))
-	for _, c := range components {
-		op := PlannedOperation{Component: c.Name, Namespace: c.Namespace, Version: c.Version, ConfigVersion: c.ConfigVersion}
-		if op.Namespace == "" {
-			op.Namespace = cfg.DefaultNamespace
-		}
-		if op.Version == "" && !strings.HasSuffix(c.URL, ".git") {
-			op.Version = due.KymaVersion
-		}
-		if i := slices.IndexFunc(cfg.PreComponents, func(g []string) bool { return slices.Contains(g, c.Name) }); i >= 0 {
-			members[i] = append(members[i], op)
-		} else {
-			rest = append(rest, op)
-		}
-	}
-	for _, g := range slices.Concat(members, [][]PlannedOperation{rest}) {
+	for _, g := range grouped(components, due, cfg) {
 		if len(g) > 0 {
 			groups = append(groups, g)
 		}
@@ -96,6 +80,26 @@ func NewPlan(due Due, cfg PlanConfig) Plan {
 		}
 	}
 	return p
+}
+
+// grouped returns the operations of components: one list for each group of pre-components, and one for the rest.
+func grouped(components []Component, due Due, cfg PlanConfig) [][]PlannedOperation {
+	groups := make([][]PlannedOperation, len(cfg.PreComponents)+1)
+	for _, c := range components {
+		op := PlannedOperation{Component: c.Name, Namespace: c.Namespace, Version: c.Version, ConfigVersion: c.ConfigVersion}
+		if op.Namespace == "" {
+			op.Namespace = cfg.DefaultNamespace
+		}
+		if op.Version == "" && !strings.HasSuffix(c.URL, ".git") {
+			op.Version = due.KymaVersion
+		}
+		i := slices.IndexFunc(cfg.PreComponents, func(g []string) bool { return slices.Contains(g, c.Name) })
+		if i < 0 {
+			i = len(cfg.PreComponents)
+		}
+		groups[i] = append(groups[i], op)
+	}
+	return groups
 }
 
 func system(name, version string) PlannedOperation {
