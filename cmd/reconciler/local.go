@@ -63,8 +63,8 @@ the input is wrong, 130 after Ctrl-C, which stops cleanly within seconds.`,
 	flags.StringArrayVar(&o.values, "value", nil, "COMPONENT.PATH=VALUE or global.PATH=VALUE; typed as in YAML, quotes make it text (repeatable)")
 	flags.StringVar(&o.cfg.Profile, "profile", "", "values profile of the charts")
 	flags.StringVar(&o.cfg.Namespace, "namespace", "kyma-system", "namespace of components that name none")
-	flags.BoolVar(&o.cfg.Delete, "delete", false, "delete the components instead")
-	flags.BoolVar(&o.cfg.DryRun, "dry-run", false, "print the manifests and write nothing to the cluster")
+	flags.BoolVar(&o.cfg.Delete, "delete", false, "delete the components instead; with the last ones in the cluster, the CRDs and their instances too")
+	flags.BoolVar(&o.cfg.DryRun, "dry-run", false, "print the manifests, Secrets as they are, and write nothing to the cluster")
 	flags.IntVar(&o.cfg.Parallel, "workers", 10, "components that are worked on at once")
 	flags.IntVar(&o.cfg.MaxRetries, "max-retries", 3, "tries of each component")
 	flags.DurationVar(&o.cfg.RetryDelay, "retry-delay", 5*time.Second, "pause after the first failed try; doubles up to 5m")
@@ -136,7 +136,11 @@ func (o *localOptions) configuration(stderr io.Writer) (local.Config, error) {
 		if !ok || key == "" {
 			return cfg, daemon.Usagef("--value: want COMPONENT.PATH=VALUE, there is no = in one")
 		}
-		cfg.Values[key] = local.ParseValue(text)
+		parsed := local.ParseValue(text)
+		if _, isText := parsed.(string); isText && strings.ContainsAny(firstRune(text), "[{") {
+			return cfg, daemon.Usagef("--value %s: what begins like a list or a map isn't JSON; put text into single quotes", key)
+		}
+		cfg.Values[key] = parsed
 	}
 	log, err := daemon.NewLogger(o.log, stderr)
 	if err != nil {
@@ -150,21 +154,42 @@ func (o *localOptions) configuration(stderr io.Writer) (local.Config, error) {
 	return cfg, nil
 }
 
+// firstRune returns the first character that isn't a space.
+func firstRune(text string) string {
+	text = strings.TrimSpace(text)
+	return text[:min(1, len(text))]
+}
+
 func (o *localOptions) print(stdout io.Writer, progress *progress, result local.Result, took time.Duration) error {
+	if o.output == "json" {
+		return printJSON(stdout, result, took)
+	}
 	for _, component := range result.Objects {
 		if err := printManifest(stdout, component); err != nil {
 			return err
 		}
 	}
-	if o.output == "json" && !o.cfg.DryRun {
-		encoder := json.NewEncoder(stdout)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(map[string]any{
-			"ok": result.OK, "components": result.Components, "seconds": took.Round(time.Millisecond).Seconds(),
-		})
-	}
 	progress.summary(result, took)
 	return nil
+}
+
+func printJSON(w io.Writer, result local.Result, took time.Duration) error {
+	document := map[string]any{
+		"ok": result.OK, "components": result.Components, "seconds": took.Round(time.Millisecond).Seconds(),
+	}
+	if len(result.Others) > 0 {
+		document["others"] = result.Others
+	}
+	if len(result.Objects) > 0 {
+		objects := map[string]any{}
+		for _, component := range result.Objects {
+			objects[component.Component] = component.Objects
+		}
+		document["objects"] = objects
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(document)
 }
 
 func printManifest(w io.Writer, component local.ComponentObjects) error {

@@ -99,10 +99,20 @@ func TestLocal(t *testing.T) {
 			require.Zero(t, c.Changed, "a second run changes nothing: %+v", c)
 		}
 
+		// The CRDs belong to all components of the cluster: they and their instances stay until the last one goes.
+		code, stdout, stderr = runLocal(t.Context(), common("--components", first, "--namespace", namespace, "--delete")...)
+		require.Zero(t, code, "%s%s", stdout, stderr)
+		require.Contains(t, stdout, "1 of 1 done")
+		require.Contains(t, stdout, "the CRDs and their instances stay")
+		require.Contains(t, stdout, second)
+		_, err = get(namespace, first)
+		require.True(t, apierrors.IsNotFound(err), "%v", err)
+		_, err = get(other, second)
+		require.NoError(t, err)
+
 		code, stdout, stderr = runLocal(t.Context(), append(args, "--delete")...)
 		require.Zero(t, code, "%s%s", stdout, stderr)
-		require.Contains(t, stdout, "cleaner")
-		_, err = get(namespace, first)
+		_, err = get(other, second)
 		require.True(t, apierrors.IsNotFound(err), "%v", err)
 	})
 	t.Run("a dry run prints what would be applied, and writes nothing", func(t *testing.T) {
@@ -116,6 +126,19 @@ func TestLocal(t *testing.T) {
 		require.NotContains(t, stdout, "done in", "stdout holds manifests and nothing else")
 		_, err := get(namespace, first)
 		require.True(t, apierrors.IsNotFound(err), "%v", err)
+	})
+	t.Run("a dry run as JSON is one document", func(t *testing.T) {
+		t.Parallel()
+		namespace, first := cluster.Namespace(t), newChart(t, "", "")
+		code, stdout, stderr := runLocal(t.Context(), common("--components", first, "--namespace", namespace, "--dry-run", "-o", "json")...)
+		require.Zero(t, code, "%s%s", stdout, stderr)
+		var document struct {
+			OK      bool                        `json:"ok"`
+			Objects map[string][]map[string]any `json:"objects"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(stdout), &document), stdout)
+		require.True(t, document.OK)
+		require.NotEmpty(t, document.Objects[first])
 	})
 	t.Run("F103 a broken component: exit code 1, and what failed and why", func(t *testing.T) {
 		t.Parallel()
@@ -241,6 +264,7 @@ func TestLocalRefuses(t *testing.T) {
 		"no workspace":            {[]string{"--kubeconfig", plain, "--components", "a"}, "no workspace"},
 		"a value without =":       {[]string{"--kubeconfig", plain, "--workspace", workspace, "--components", "a", "--value", "secret"}, "--value"},
 		"a value of nobody":       {[]string{"--kubeconfig", plain, "--workspace", workspace, "--components", "a", "--value", "b.c=1"}, `"b.c"`},
+		"a value cut off":         {[]string{"--kubeconfig", plain, "--workspace", workspace, "--components", "a", "--value", "a.b=[1"}, "--value a.b"},
 		"unknown output":          {[]string{"--kubeconfig", plain, "--workspace", workspace, "--components", "a", "-o", "xml"}, "xml"},
 	} {
 		t.Run(name, func(t *testing.T) {

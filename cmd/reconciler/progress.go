@@ -157,6 +157,9 @@ func (p *progress) summary(result local.Result, took time.Duration) {
 			p.printf("warning: %s: %s\n", c.Component, oneLine(warning))
 		}
 	}
+	if len(result.Others) > 0 {
+		p.printf("the CRDs and their instances stay: the cluster has other components (%s)\n", strings.Join(result.Others, ", "))
+	}
 	p.printf("%d of %d done in %s\n", good, len(result.Components), seconds(took))
 	for _, c := range result.Components {
 		if c.State.Good() {

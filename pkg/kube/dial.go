@@ -52,7 +52,7 @@ func checkAddress(addr netip.Addr, allowLoopback bool, metadata []netip.Addr) er
 	switch {
 	case addr.IsLoopback():
 		if !allowLoopback {
-			return fmt.Errorf("%w: loopback", ErrAddressRefused)
+			return fmt.Errorf("%w: loopback, which only --allow-loopback-clusters permits", ErrAddressRefused)
 		}
 		return nil
 	case addr.IsUnspecified():

@@ -14,7 +14,8 @@ import (
 
 // board keeps what is known of each component and tells OnStatus.
 type board struct {
-	cfg Config
+	cfg    Config
+	others []string // components that a deletion leaves in the cluster
 
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -40,9 +41,11 @@ func (b *board) announce() {
 	for _, c := range b.cfg.Components {
 		names = append(names, c.Name)
 	}
-	if b.cfg.Delete {
+	switch {
+	case len(b.others) > 0:
+	case b.cfg.Delete:
 		names = append(append([]string{mothership.ComponentCleaner}, names...), mothership.ComponentCRDs)
-	} else {
+	default:
 		names = append([]string{mothership.ComponentCRDs}, names...)
 	}
 	for _, name := range names {
@@ -169,7 +172,7 @@ func (b *board) rendered(component string, objects []*unstructured.Unstructured)
 func (b *board) result(operations []mothership.Operation, ok bool) Result {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	result := Result{OK: ok, Objects: b.objects}
+	result := Result{OK: ok, Objects: b.objects, Others: b.others}
 	operations = slices.Clone(operations)
 	slices.SortStableFunc(operations, func(x, y mothership.Operation) int { return x.Priority - y.Priority })
 	var order []string

@@ -49,7 +49,7 @@ type Config struct {
 	Profile string
 	// Namespace is that of components without one ("kyma-system").
 	Namespace string
-	// Delete deletes the components instead.
+	// Delete deletes the components instead; with the last ones that are in the cluster, the CRDs and their instances too.
 	Delete bool
 	// DryRun renders and returns the objects, and writes nothing to the cluster.
 	DryRun bool
@@ -113,6 +113,8 @@ type Result struct {
 	Components []Status
 	// Objects are those of each component, for a dry run.
 	Objects []ComponentObjects
+	// Others are the components that a deletion leaves in the cluster. With any, the CRDs and their instances stay too.
+	Others []string
 }
 
 // ComponentObjects are the objects of one component.

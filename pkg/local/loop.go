@@ -37,6 +37,13 @@ type loop struct {
 // run starts the parts, waits for the end of the run, and stops them: the loops first, so that nothing new begins, then
 // the component reconciler, then the store, which hears its last words.
 func (l *loop) run(ctx context.Context) (Result, error) {
+	if l.cfg.Delete {
+		others, err := l.others(ctx)
+		if err != nil {
+			return Result{}, err
+		}
+		l.board.others = others
+	}
 	worker, db, err := l.parts(ctx)
 	if err != nil {
 		return Result{}, err
@@ -50,6 +57,7 @@ func (l *loop) run(ctx context.Context) (Result, error) {
 		Store: db, Log: l.cfg.Log,
 		Plan: mothership.PlanConfig{
 			PreComponents: l.cfg.PreComponents, DefaultNamespace: l.cfg.Namespace, Reconciler: func(string) string { return served },
+			ComponentsOnly: len(l.board.others) > 0,
 		},
 	})
 	if err != nil {
