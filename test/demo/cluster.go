@@ -22,6 +22,7 @@ const managed = "reconciler.kyma-project.io/managed-by=reconciler"
 
 // cluster looks at the Kubernetes cluster from outside, as a person with kubectl would.
 type cluster struct {
+	server    string
 	discovery discovery.DiscoveryInterface
 	dynamic   dynamic.Interface
 }
@@ -32,7 +33,7 @@ func newCluster(kubeconfig []byte) (*cluster, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
-	c := &cluster{}
+	c := &cluster{server: config.Host}
 	if c.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return nil, err
 	}

@@ -96,7 +96,8 @@ func (d *demo) wait(ctx context.Context) error {
 }
 
 func (d *demo) startCluster(ctx context.Context) error {
-	if d.kubeconfigFile == "" {
+	given := d.kubeconfigFile != ""
+	if !given {
 		d.kubeconfigFile = filepath.Join(d.dir, "kubeconfig")
 		p, err := d.start(ctx, "testcluster", "testcluster", "up", "--kubeconfig-out", d.kubeconfigFile)
 		if err != nil {
@@ -118,6 +119,14 @@ func (d *demo) startCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if d.cluster, err = newCluster(kubeconfig); err != nil {
+		return err
+	}
+	if given {
+		if err := d.screen.confirm(ctx, fmt.Sprintf("install the demo on %s, and delete it again?", d.cluster.server)); err != nil {
+			return err
+		}
+	}
 	body, err := os.ReadFile(filepath.Join(d.workspace, "cluster.json"))
 	if err != nil {
 		return err
@@ -126,8 +135,7 @@ func (d *demo) startCluster(ctx context.Context) error {
 		return fmt.Errorf("read cluster.json: %w", err)
 	}
 	d.request.RuntimeID, d.request.Kubeconfig = uuid.NewString(), reconcilerv1.Secret(kubeconfig)
-	d.cluster, err = newCluster(kubeconfig)
-	return err
+	return nil
 }
 
 func (d *demo) startServices(ctx context.Context) error {
@@ -192,8 +200,12 @@ func (d *demo) follow(ctx context.Context, wanted mothershipv1.Status) error {
 	start, last := time.Now(), 1
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
+	var newest mothershipv1.ClusterResponse
 	for {
 		status, err := d.api.GetClusterConfigsStatusWithResponse(ctx, d.request.RuntimeID, d.version)
+		if ctx.Err() != nil {
+			return fmt.Errorf("wait for %s, it is %s %+v: %w", wanted, newest.DetailedStatus, newest.Failures, ctx.Err())
+		}
 		if err != nil {
 			return err
 		}
@@ -218,10 +230,10 @@ func (d *demo) follow(ctx context.Context, wanted mothershipv1.Status) error {
 		case status.JSON200.DetailedStatus == mothershipv1.StatusError || status.JSON200.DetailedStatus == mothershipv1.StatusDeleteError:
 			return fmt.Errorf("the cluster is in %s: %+v", status.JSON200.DetailedStatus, status.JSON200.Failures)
 		}
+		newest = *status.JSON200
 		select {
 		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s, it is %s %+v: %w", wanted, status.JSON200.DetailedStatus, status.JSON200.Failures, ctx.Err())
+		case <-ctx.Done(): // The next turn says how far it was.
 		}
 	}
 }

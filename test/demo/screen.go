@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,6 +30,28 @@ func newScreen(out *os.File) *screen {
 
 func (s *screen) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.out, format, args...)
+}
+
+// confirm asks whoever sits at the terminal; without one the answer is yes.
+func (s *screen) confirm(ctx context.Context, question string) error {
+	if !s.terminal || !term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil
+	}
+	s.printf("  %s [y/N] ", question)
+	answers := make(chan string, 1)
+	go func() { // It ends with the answer or with the process.
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		answers <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case answer := <-answers:
+		if answer != "y" && answer != "yes" {
+			return errors.New("not confirmed; unset KUBECONFIG for a test cluster of the demo's own")
+		}
+		return nil
+	}
 }
 
 // operations shows one run; elapsed is the time since it was asked for.
