@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +25,7 @@ type database struct {
 	urlFile    string
 	dataDir    string
 	keysetFile string
+	embedded   bool // no URL was given: the file in dataDir
 }
 
 func (d *database) bind(cmd *cobra.Command) {
@@ -59,7 +61,7 @@ func (d *database) complete(cmd *cobra.Command) error {
 		if d.dataDir == "" {
 			return daemon.Usagef("--data-dir is empty, and so is --database-url")
 		}
-		d.url = "sqlite:" + filepath.Join(d.dataDir, "mothership.db")
+		d.embedded, d.url = true, "sqlite:"+filepath.Join(d.dataDir, "mothership.db")
 	}
 	if !d.postgres() && !strings.HasPrefix(d.url, "sqlite:") {
 		return daemon.Usagef("--database-url: want postgres://… or sqlite:FILE")
@@ -69,6 +71,30 @@ func (d *database) complete(cmd *cobra.Command) error {
 
 func (d *database) postgres() bool {
 	return strings.HasPrefix(d.url, "postgres://") || strings.HasPrefix(d.url, "postgresql://")
+}
+
+// name says which database it is, without what may be secret in its URL.
+func (d *database) name() string {
+	if !d.postgres() {
+		return d.url
+	}
+	u, err := url.Parse(d.url)
+	if err != nil {
+		return "PostgreSQL"
+	}
+	return "postgres://" + u.Host + u.Path
+}
+
+// exists refuses an embedded database that isn't there, for commands that make none: a URL was forgotten.
+func (d *database) exists() error {
+	if !d.embedded {
+		return nil
+	}
+	file := strings.TrimPrefix(d.url, "sqlite:")
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return daemon.Usagef("--database-url is missing, and there is no embedded database %q either", file)
+	}
+	return nil
 }
 
 func (d *database) inMemory() bool { return strings.Contains(d.url, ":memory:") }

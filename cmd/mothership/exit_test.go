@@ -223,6 +223,33 @@ func TestMigrateIsNeededOnPostgreSQL(t *testing.T) {
 	require.Eventually(t, func() bool { return ready() == http.StatusOK }, patience, 10*time.Millisecond)
 }
 
+func TestMigrateSaysWhichDatabase(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	migrate := func(args ...string) (int, string) {
+		var output bytes.Buffer
+		code := run(t.Context(), append([]string{"migrate"}, args...), io.Discard, &output)
+		return code, output.String()
+	}
+	code, output := migrate("--data-dir", dir)
+	require.Equal(t, daemon.ExitUsage, code)
+	require.Contains(t, output, "--database-url is missing")
+	require.NoDirExists(t, dir, "a forgotten URL leaves nothing behind")
+
+	stub := reconcilertest.Start(t)
+	_, stop := program(t, flags(base(stub), []string{"--data-dir", dir})...)
+	stop()
+	code, output = migrate("--data-dir", dir)
+	require.Zero(t, code, output)
+	require.Contains(t, output, "no --database-url was given")
+	require.Contains(t, output, filepath.Join(dir, "mothership.db"))
+
+	code, output = migrate(append(onPostgres(t)[:4], "--restored")...)
+	require.Zero(t, code, output)
+	require.Contains(t, output, "postgres://")
+	require.Contains(t, output, "the fences of all clusters are raised")
+}
+
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	postgres := pgtest.StartServer(t)

@@ -21,7 +21,7 @@ type Cluster struct {
 	Closing        bool   // nothing new starts in the open run
 	AtOnce         bool   // due at once when the open run closes
 	InFlight       int    // operations with a live lease
-	Fence          int64  // +1 with every claim; it never goes back
+	Fence          int64  // milliseconds since 1970 at first, +1 with every claim; it never goes back
 	Retries        int    // runs that failed since the cluster was ready or got an input
 	Rank           int    // 0 a change by a user, 1 the interval, 2 a run after a failed one
 	InputAt        time.Time

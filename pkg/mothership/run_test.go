@@ -161,7 +161,7 @@ func TestOrphans(t *testing.T) {
 		for try := 1; try <= 3; try++ {
 			op := d.claim(0)
 			require.Equal(t, try, op.Attempt)
-			require.Equal(t, int64(try), op.Fence)
+			require.Equal(t, moment().Now.UnixMilli()+int64(try), op.Fence)
 			d.m.Now = d.m.Now.Add(time.Minute)
 			require.True(t, d.EndLease(op, d.m))
 		}

@@ -84,6 +84,9 @@ func (a *Aggregate) Upsert(clusterChanged, configChanged bool, m Moment) bool {
 	if !clusterChanged && !configChanged && wishes(wishSame, c.Status) == unchanged {
 		return false
 	}
+	if c.ConfigVersion == 0 { // The cluster may have inventories of another database: a later one is above any earlier one.
+		c.Fence = max(c.Fence, m.Now.UnixMilli())
+	}
 	if clusterChanged || c.ClusterVersion == 0 {
 		c.ClusterVersion++
 	}

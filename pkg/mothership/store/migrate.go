@@ -45,6 +45,22 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
+// restoredFences is more than the claims of any cluster between a backup and the loss of what it was taken of.
+const restoredFences = 1_000_000
+
+// RaiseFences raises the fences of all clusters by a million: after a backup was restored the clusters know higher fences
+// than the database, and would refuse its tasks. It says how many clusters there are.
+func (s *Store) RaiseFences(ctx context.Context) (clusters int64, err error) {
+	err = s.inTx(ctx, s.rest, func(ctx context.Context, t *tx) error {
+		clusters, err = t.exec(ctx, "UPDATE clusters SET fence = fence + ?", restoredFences)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("raise the fences: %w", err)
+	}
+	return clusters, nil
+}
+
 // guard remembers that the keyset fits.
 type guard struct {
 	mu sync.Mutex

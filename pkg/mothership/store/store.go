@@ -8,6 +8,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -168,7 +169,7 @@ func (s *Store) openPostgres() error {
 			return nil, errors.New("database URL: not a valid PostgreSQL URL")
 		}
 		connector.Dialer(dialer{limit: limit})
-		db := sql.OpenDB(connector)
+		db := sql.OpenDB(hinting{connector})
 		db.SetMaxOpenConns(connections)
 		db.SetMaxIdleConns(connections)
 		db.SetConnMaxIdleTime(time.Minute)
@@ -185,6 +186,18 @@ func (s *Store) openPostgres() error {
 }
 
 func millis(d time.Duration) string { return fmt.Sprint(max(1, d.Milliseconds())) }
+
+// hinting says what to do about an error that everybody meets whose server has no TLS.
+type hinting struct{ driver.Connector }
+
+// Connect connects.
+func (h hinting) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := h.Connector.Connect(ctx)
+	if errors.Is(err, pq.ErrSSLNotSupported) {
+		err = fmt.Errorf("%w; if that is meant, add ?sslmode=disable to the database URL", err)
+	}
+	return c, err //nolint:wrapcheck // database/sql looks into it
+}
 
 // dialer makes connections whose reads and writes end: a database that is frozen, or behind a network that drops
 // everything, must not hold a goroutine. A connection that nobody uses isn't read.
