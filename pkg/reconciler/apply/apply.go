@@ -26,7 +26,7 @@ func (e *Engine) Apply(ctx context.Context, p Pass) (*Report, error) {
 }
 
 func (r *run) apply(ctx context.Context) error {
-	if r.inv.exists() && r.p.InputDigest != "" && r.inv.InputDigest == r.p.InputDigest {
+	if r.inv.exists() && r.p.InputDigest != "" && r.inv.InputDigest == r.p.InputDigest && !r.lookupsChanged(ctx) {
 		live, err := r.observe(ctx, r.inv.Entries)
 		if err != nil {
 			return err
@@ -70,6 +70,10 @@ func (r *run) apply(ctx context.Context) error {
 		return err
 	}
 	return r.settle(ctx, deferred)
+}
+
+func (r *run) lookupsChanged(ctx context.Context) bool {
+	return len(r.inv.Lookups) > 0 && r.p.LookupsChanged != nil && r.p.LookupsChanged(ctx, r.inv.Lookups)
 }
 
 // saveAfterError keeps what was applied, so that the next try has less to do. Nothing depends on it.

@@ -36,7 +36,7 @@ func (r *run) delete(ctx context.Context) error {
 			return err
 		}
 		if len(found) == 0 && !r.inv.exists() {
-			return nil
+			return r.deleteInventoryNamespace(ctx) // an earlier delete may have got just so far
 		}
 		for _, e := range found {
 			if _, ok := r.entries[e.key()]; !ok {
@@ -137,7 +137,7 @@ func (r *run) sentence(ctx context.Context, e entry, live *unstructured.Unstruct
 	case !appliedBy(live, r.manager):
 		stays = "somebody else has made it anew"
 	default:
-		return &doomed{entry: e, uid: string(live.GetUID()), resource: resource}, nil
+		return &doomed{entry: e, uid: string(live.GetUID()), resource: resource, early: aggregates(live)}, nil
 	}
 	r.note(k, e.Version, ActionSkipped, StateReady, stays)
 	return nil, nil
@@ -145,11 +145,10 @@ func (r *run) sentence(ctx context.Context, e entry, live *unstructured.Unstruct
 
 // deleteAll deletes one order group after the other.
 func (r *run) deleteAll(ctx context.Context, doom []doomed) error {
-	slices.SortStableFunc(doom, func(a, b doomed) int { return deleteOrder(a.entry.key()) - deleteOrder(b.entry.key()) })
+	slices.SortStableFunc(doom, func(a, b doomed) int { return a.order() - b.order() })
 	for start := 0; start < len(doom); {
-		order := deleteOrder(doom[start].entry.key())
 		end := start
-		for end < len(doom) && deleteOrder(doom[end].entry.key()) == order {
+		for end < len(doom) && doom[end].order() == doom[start].order() {
 			end++
 		}
 		if err := r.deleteGroup(ctx, doom[start:end]); err != nil {
@@ -165,16 +164,29 @@ func (r *run) deleteAll(ctx context.Context, doom []doomed) error {
 	return nil
 }
 
+// aggregates says whether our part of an object is a ClusterRole's aggregationRule. Such a one goes before the roles that
+// it collects: its controller writes it anew when those change, and may so bring back one that was just deleted.
+func aggregates(live *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(managedFields(live), func(m managed) bool { return m.fields["f:aggregationRule"] != nil })
+}
+
 func (r *run) deleteGroup(ctx context.Context, group []doomed) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(r.cfg.Parallel)
 	for _, d := range group {
 		g.Go(func() error {
+			replaced := false
 			err := r.retry(gctx, func() error {
-				return r.c.Delete(gctx, d.resource, d.entry.Namespace, d.entry.Name,
+				err := r.c.Delete(gctx, d.resource, d.entry.Namespace, d.entry.Name,
 					kube.DeleteOptions{Propagation: propagation(d.entry.key()), UID: d.uid})
+				if replaced = kube.IsConflict(err) && r.replaced(gctx, d); replaced {
+					return nil
+				}
+				return err
 			})
 			switch {
+			case replaced:
+				return nil
 			case err == nil:
 				r.writes.Add(1)
 				r.note(d.entry.key(), d.entry.Version, ActionDeleted, StatePending, "")
@@ -188,6 +200,12 @@ func (r *run) deleteGroup(ctx context.Context, group []doomed) error {
 		})
 	}
 	return g.Wait()
+}
+
+// replaced says whether another object of that name has taken the place of the one that was meant.
+func (r *run) replaced(ctx context.Context, d doomed) bool {
+	live, err := r.c.GetMetadata(ctx, d.resource, d.entry.Namespace, d.entry.Name)
+	return err == nil && string(live.GetUID()) != d.uid
 }
 
 // propagation is foreground, so that an object's dependents go before it does. Instances of custom kinds go in the

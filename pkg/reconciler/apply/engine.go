@@ -33,9 +33,11 @@ type Config struct {
 	EstablishTimeout time.Duration
 	// StaleFailure is how long a failure that was already there before an object was changed is not believed (10 s).
 	StaleFailure time.Duration
-	// CollectTimeout is how long the garbage collector is given to empty a namespace of what belonged to deleted objects
-	// (10 s).
+	// CollectTimeout is how long the garbage collector may take to remove something more of what a namespace holds of
+	// deleted objects, before the namespace stays (60 s: it learns of a new kind only every half a minute).
 	CollectTimeout time.Duration
+	// ListTimeout is how long a kind may be impossible to list before the namespace that may hold some of it stays (10 s).
+	ListTimeout time.Duration
 	// FinalizerLimit is how long Clean waits for instances before it takes their finalizers away (5 min).
 	FinalizerLimit time.Duration
 	// MaxInventoryBytes is the largest inventory, compressed (900 kB).
@@ -71,6 +73,9 @@ type Pass struct {
 	InputDigest string
 	// Render is called at most once, and only if the inventory has another input digest or something drifted.
 	Render func(ctx context.Context) (*Rendered, error)
+	// LookupsChanged says whether the rendering's questions to the cluster (Rendered.Lookups, as the inventory has them)
+	// would be answered otherwise now, so that it has to be rendered in spite of an equal input digest. nil: they never are.
+	LookupsChanged func(ctx context.Context, recorded map[string]string) bool
 	// Progress, if set, is told of each object when something happened to it. Calls don't overlap.
 	Progress func(Resource)
 	// NoWait returns as soon as everything is sent: Apply doesn't wait until it is ready, Delete not until it is gone.
@@ -143,7 +148,8 @@ func (c Config) withDefaults() Config {
 	set(&c.PollInterval, 2*time.Second)
 	set(&c.EstablishTimeout, 30*time.Second)
 	set(&c.StaleFailure, 10*time.Second)
-	set(&c.CollectTimeout, 10*time.Second)
+	set(&c.CollectTimeout, time.Minute)
+	set(&c.ListTimeout, 10*time.Second)
 	set(&c.FinalizerLimit, 5*time.Minute)
 	set(&c.MaxInventoryBytes, 900_000)
 	if c.PeopleManagers == nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +20,15 @@ type doomed struct {
 	entry    entry
 	uid      string
 	resource kube.Resource
+	early    bool // it goes before the rest of its order group
+}
+
+func (d doomed) order() int {
+	order := 2 * deleteOrder(d.entry.key())
+	if d.early {
+		return order
+	}
+	return order + 1
 }
 
 // waitGone waits until that very object doesn't exist any more. It looks often at first, since most go at once.
@@ -80,36 +88,40 @@ func (r *run) waitAllGone(ctx context.Context, objects []doomed) error {
 		}
 		byKind[d.resource][d.uid] = d
 	}
-	var (
-		mu   sync.Mutex
-		left []Resource
-	)
 	g, gctx := errgroup.WithContext(ctx)
 	for resource, wait := range byKind {
-		g.Go(func() error {
-			err := r.followGone(gctx, resource, wait)
-			mu.Lock()
-			defer mu.Unlock()
-			for _, d := range wait {
-				message := "deleted, still there"
-				live, err := r.c.GetMetadata(context.WithoutCancel(ctx), resource, d.entry.Namespace, d.entry.Name)
-				if err == nil {
-					message = whyStill(live)
-				}
-				left = append(left, d.entry.resource(ActionDeleted, StatePending, message))
-			}
-			return err
-		})
+		g.Go(func() error { return r.followGone(gctx, resource, wait) })
 	}
 	err := g.Wait()
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return r.notGone(ctx, r.stillThere(ctx, byKind))
 	case ctx.Err() != nil:
-		return r.notGone(ctx, left)
+		return r.notGone(ctx, nil)
 	default:
 		return err
 	}
+}
+
+// stillThere names what is left, and of the first few what holds them. The time is over, so that has its own limit.
+func (r *run) stillThere(ctx context.Context, byKind map[kube.Resource]map[string]doomed) []Resource {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.RequestTimeout())
+	defer cancel()
+	var left []Resource
+	for resource, wait := range byKind {
+		for _, d := range wait {
+			message := whyStill(nil)
+			if len(left) < maxExplained {
+				if live, err := r.c.GetMetadata(ctx, resource, d.entry.Namespace, d.entry.Name); err == nil {
+					message = whyStill(live)
+				}
+			}
+			left = append(left, d.entry.resource(ActionDeleted, StatePending, message))
+		}
+	}
+	return left
 }
 
 // followGone empties wait (by UID) as objects go, and returns when it is empty.

@@ -30,12 +30,24 @@ type counter struct {
 	base http.RoundTripper
 	mu   sync.Mutex
 	seen []string
+	hook func(*http.Request)
+}
+
+// before calls hook ahead of each request.
+func (c *counter) before(hook func(*http.Request)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hook = hook
 }
 
 func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	c.seen = append(c.seen, req.Method+" "+req.URL.RequestURI())
+	hook := c.hook
 	c.mu.Unlock()
+	if hook != nil {
+		hook(req)
+	}
 	return c.base.RoundTrip(req)
 }
 

@@ -86,7 +86,7 @@ func (r *run) recover(ctx context.Context) ([]entry, error) {
 			return r.retry(gctx, func() error {
 				stored, err := r.c.Stored(gctx, resource.GVK.GroupKind())
 				if err != nil {
-					return err
+					return unreadable(err)
 				}
 				items, _, err := r.c.List(gctx, stored, kube.ListOptions{
 					Labels: selectComponent(r.p.Component), Metadata: true,
@@ -125,8 +125,11 @@ func transient(r kube.Resource) bool {
 
 // unreadable drops the errors of kinds that we may not list, or that aren't served after all: nothing of ours is there.
 func unreadable(err error) error {
-	var api *kube.APIError
-	if errors.As(err, &api) && (api.Code == 403 || api.Code == 404 || api.Code == 405 || api.Code == 503) {
+	var (
+		noMatch *kube.NoMatchError
+		api     *kube.APIError
+	)
+	if errors.As(err, &noMatch) || errors.As(err, &api) && (api.Code == 403 || api.Code == 404 || api.Code == 405 || api.Code == 503) {
 		return nil
 	}
 	return err

@@ -20,6 +20,9 @@ func pending(format string, args ...any) Verdict {
 
 func ready(message string) Verdict { return Verdict{State: StateReady, Message: message} }
 
+// paused is of a Deployment that somebody has halted: ready, with a warning.
+func paused() Verdict { return ready("its rollout is paused") }
+
 func failed(format string, args ...any) Verdict {
 	return Verdict{State: StateFailed, Message: fmt.Sprintf(format, args...)}
 }
@@ -97,8 +100,8 @@ func enough(have, want int64, what string) Verdict {
 
 func judgeDeployment(obj *unstructured.Unstructured) Verdict {
 	want := number(obj, 1, "spec", "replicas")
-	if paused, _, _ := unstructured.NestedBool(obj.Object, "spec", "paused"); paused {
-		return ready("its rollout is paused")
+	if halted, _, _ := unstructured.NestedBool(obj.Object, "spec", "paused"); halted {
+		return paused()
 	}
 	if want == 0 {
 		return ready("")

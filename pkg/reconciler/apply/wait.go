@@ -291,7 +291,7 @@ func (w *waiter) update(k key, verdict Verdict) error {
 	t.verdict = verdict
 	w.mu.Unlock()
 	w.r.note(k, t.entry.Version, "", verdict.State, verdict.Message)
-	if verdict.State == StateReady && verdict.Message != "" && t.entry.Kind == "Deployment" {
+	if verdict == paused() {
 		w.r.warn("%s: %s", k, verdict.Message)
 	}
 	if verdict.State == StateFailed {

@@ -23,7 +23,9 @@ func (r *run) explain(ctx context.Context, err error) error {
 	if !ok {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx) // the time is over; each request still has its own deadline
+	// the time is over, so this has its own limit
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.RequestTimeout())
+	defer cancel()
 	for i := range min(len(notReady.Resources), maxExplained) {
 		res := &notReady.Resources[i]
 		if says := r.podsSay(ctx, *res); says != "" {
