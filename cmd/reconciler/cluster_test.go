@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -150,6 +151,29 @@ func TestTaskOnCluster(t *testing.T) {
 	same, err := configMaps.Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, configMap.GetResourceVersion(), same.GetResourceVersion())
+
+	// A chart that asks the cluster follows when the answer changes, and only then.
+	asking := name + "-asking"
+	chartOf(t, workspace, "1.0.0", asking, "")
+	lookup := `{{ (lookup "v1" "ConfigMap" .Release.Namespace "` + name + `-told").data | toString | quote }}`
+	require.NoError(t, os.WriteFile(filepath.Join(workspace, "1.0.0", "resources", asking, "templates", "configmap.yaml"),
+		[]byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+asking+"}\ndata:\n  told: "+lookup+"\n"), 0o600))
+	told := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name + "-told"}, "data": map[string]any{"a": "one"},
+	}}
+	for _, answer := range []string{"one", "two"} {
+		told.Object["data"] = map[string]any{"a": answer}
+		_, err = configMaps.Namespace(namespace).Apply(t.Context(), told.GetName(), told, metav1.ApplyOptions{FieldManager: "somebody", Force: true})
+		require.NoError(t, err)
+		for _, changed := range []bool{true, false} {
+			final = do(newTask(asking, namespace))
+			require.Equal(t, reconcilerv1.CallbackStatusSuccess, final.Status, "%+v", final)
+			require.Equal(t, changed, len(final.Resources) > 0, "%+v", final.Resources)
+			configMap, err := configMaps.Namespace(namespace).Get(t.Context(), asking, metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, map[string]any{"told": "map[a:" + answer + "]"}, configMap.Object["data"])
+		}
+	}
 
 	// What can't heal ends at once and says why.
 	broken, refused := name+"-broken", name+"-refused"

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kyma-incubator/reconciler/api/reconcilerv1"
@@ -54,6 +54,9 @@ func (t *Task) Reconcile(ctx context.Context) error {
 	pass := t.pass(cluster)
 	pass.InputDigest = digest
 	pass.Render = func(ctx context.Context) (*apply.Rendered, error) { return t.render(ctx, dir, cluster) }
+	pass.LookupsChanged = func(ctx context.Context, recorded map[string]string) bool {
+		return lookupsChanged(ctx, lookup(cluster), recorded)
+	}
 	return t.do(ctx, pass, t.engine.applier.Apply)
 }
 
@@ -129,7 +132,7 @@ func (t *Task) workspace() (*workspace.Workspace, error) {
 func (t *Task) pass(cluster *kube.Cluster) apply.Pass {
 	return apply.Pass{
 		Cluster: cluster, Component: t.Component, Namespace: t.Namespace, Fence: t.wire.Fence, CorrelationID: t.CorrelationID,
-		Check: t.own.Check,
+		Check: t.check(),
 		Progress: func(r apply.Resource) {
 			if t.engine.progress != nil {
 				t.engine.progress(t.CorrelationID, onWire(r))
@@ -153,6 +156,9 @@ func (t *Task) do(ctx context.Context, pass apply.Pass, call func(context.Contex
 			t.Warn(warning)
 		}
 	}
+	if panicked := t.takePanic(); panicked != nil {
+		return panicked
+	}
 	if err != nil && (apply.Permanent(err) || errors.Is(err, apply.ErrStale)) {
 		err = Permanent(err)
 	}
@@ -171,7 +177,7 @@ func (t *Task) render(ctx context.Context, dir string, cluster *kube.Cluster) (*
 	}
 	lookups := make(map[string]string, len(result.Lookups))
 	for _, l := range result.Lookups {
-		lookups[fmt.Sprintf("%s/%s/%s/%s", l.APIVersion, l.Kind, l.Namespace, l.Name)] = l.Digest
+		lookups[question(l)] = l.Digest
 	}
 	return &apply.Rendered{Objects: result.Objects, CRDs: result.CRDs, Warnings: result.Warnings, Lookups: lookups}, nil
 }
@@ -190,32 +196,32 @@ func onWire(r apply.Resource) reconcilerv1.Resource {
 	}
 }
 
-// lookup answers a chart's questions from the cluster.
-func lookup(cluster *kube.Cluster) chart.Lookup {
-	return func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
-		client, namespaced, err := cluster.GetClientFor(apiVersion, kind)
-		if err != nil {
-			if _, none := errors.AsType[*kube.NoMatchError](err); none {
-				return nil, nil //nolint:nilnil // a kind that isn't served: nothing is found, as Helm does
-			}
-			return nil, err
-		}
-		get := client.Get
-		list := client.List
-		if namespaced && namespace != "" {
-			get, list = client.Namespace(namespace).Get, client.Namespace(namespace).List
-		}
-		if name == "" {
-			all, err := list(ctx, metav1.ListOptions{})
-			if err != nil {
-				return nil, err
-			}
-			return all.UnstructuredContent(), nil
-		}
-		object, err := get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return object.UnstructuredContent(), nil
+// check is the component's own check; a panic of it, which comes in a goroutine of the wait, ends the task as one of an
+// action does.
+func (t *Task) check() func(*unstructured.Unstructured) (apply.Verdict, bool) {
+	if t.own.Check == nil {
+		return nil
 	}
+	return func(object *unstructured.Unstructured) (verdict apply.Verdict, own bool) {
+		defer func() {
+			if p := recover(); p != nil {
+				t.mu.Lock()
+				defer t.mu.Unlock()
+				t.panicked = &PanicError{Value: fmt.Sprint(p), Stack: string(debug.Stack())}
+				verdict, own = apply.Verdict{State: apply.StateFailed, Message: "its check panicked"}, true
+			}
+		}()
+		return t.own.Check(object)
+	}
+}
+
+func (t *Task) takePanic() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.panicked == nil {
+		return nil
+	}
+	err := t.panicked
+	t.panicked = nil
+	return err
 }

@@ -39,6 +39,7 @@ type Task struct {
 	index     map[reconcilerv1.Resource]int // by object, of resources
 	warnings  []string
 	warned    map[string]bool
+	panicked  *PanicError // of the component's check
 }
 
 func newTask(wire reconcilerv1.Task, own Component, e *engine, log *zap.Logger, soft context.Context) (*Task, error) { //nolint:revive // soft is not the context of this call
