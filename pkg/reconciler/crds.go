@@ -1,21 +1,13 @@
 package reconciler
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kyma-incubator/reconciler/pkg/reconciler/apply"
+	"github.com/kyma-incubator/reconciler/pkg/reconciler/chart"
 	"github.com/kyma-incubator/reconciler/pkg/reconciler/workspace"
 )
 
@@ -61,45 +53,13 @@ func (t *Task) crds() (*apply.Rendered, string, error) {
 }
 
 func readCRDs(dir string) ([]*unstructured.Unstructured, error) {
-	var files []string
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if ext := strings.ToLower(filepath.Ext(path)); !entry.IsDir() && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
-			files = append(files, path)
-		}
-		return nil
-	})
+	crds, err := chart.CRDs(dir)
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(files)
-	var crds []*unstructured.Unstructured
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		name, err := filepath.Rel(dir, file)
-		if err != nil {
-			return nil, err
-		}
-		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-		for {
-			object := &unstructured.Unstructured{}
-			if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			if len(object.Object) == 0 {
-				continue
-			}
-			if object.GetKind() != "CustomResourceDefinition" || object.GetName() == "" {
-				return nil, fmt.Errorf("%s: want CustomResourceDefinitions with a name, found kind %q", name, object.GetKind())
-			}
-			crds = append(crds, object)
+	for _, crd := range crds {
+		if crd.GetKind() != "CustomResourceDefinition" {
+			return nil, fmt.Errorf("want CustomResourceDefinitions, found %s %q", crd.GetKind(), crd.GetName())
 		}
 	}
 	return crds, nil
