@@ -2,6 +2,7 @@ package chart_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -169,6 +170,9 @@ func TestDemoWorkspace(t *testing.T) {
 						map[string]any{"global.domainName": "example.com"}, "global.domainName=example.com")
 					require.NotEmpty(t, result.Objects)
 					require.Empty(t, result.Warnings)
+					if !upgrade {
+						golden(t, filepath.Join("demo", name+"-"+cmp.Or(profile, "defaults")), result)
+					}
 				})
 			}
 		}
