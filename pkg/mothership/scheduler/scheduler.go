@@ -174,9 +174,6 @@ func (s *Scheduler) createBatch(ctx context.Context) (due, created int, err erro
 	plans := make([]mothership.Plan, len(clusters))
 	for i, cluster := range clusters {
 		plans[i] = mothership.NewPlan(cluster, s.cfg.Plan)
-		if plans[i].Refused != "" {
-			s.repeats.Log(zap.WarnLevel, "refused/"+cluster.RuntimeID, "plan refused", zap.String("runtime-id", cluster.RuntimeID), zap.String("reason", plans[i].Refused))
-		}
 	}
 	created, err = s.cfg.Store.CreateRuns(ctx, plans)
 	return len(clusters), created, err
@@ -215,17 +212,11 @@ func (s *Scheduler) every(ctx context.Context, period time.Duration, name string
 func (s *Scheduler) expire(ctx context.Context) error {
 	leases, err := s.all(ctx, s.cfg.Store.ExpireLeases)
 	s.expired.Add(float64(leases))
-	if leases > 0 {
-		s.cfg.Log.Info("leases went by", zap.Int("operations", leases))
-	}
 	if err != nil {
 		return err
 	}
 	queued, err := s.all(ctx, s.cfg.Store.ExpireQueued)
 	s.queued.Add(float64(queued))
-	if queued > 0 {
-		s.cfg.Log.Warn("operations ended that nobody took in time", zap.Int("operations", queued))
-	}
 	return err
 }
 

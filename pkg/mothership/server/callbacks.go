@@ -2,9 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/kyma-incubator/reconciler/api/mothershipv1"
 	"github.com/kyma-incubator/reconciler/api/reconcilerv1"
@@ -36,12 +40,41 @@ func (s *server) PostCallback(ctx context.Context, request mothershipv1.PostCall
 		return nil, fmt.Errorf("%d answers to one callback", len(results))
 	}
 	if err := results[0].Err; err != nil {
-		return nil, err
+		return nil, &refusedCallback{err: err, callback: &callback}
 	}
 	if component := results[0].Ended; component != "" {
 		s.processing.WithLabelValues(component, string(callback.Status)).Observe(float64(callback.ProcessingDuration) / float64(time.Millisecond))
 	}
 	return mothershipv1.PostCallback200JSONResponse{Cancel: results[0].Cancel}, nil
+}
+
+// refusedCallback is the refusal of a callback: news for whoever reads the log, since its sender is going to stop, or isn't ours.
+type refusedCallback struct {
+	err      error
+	callback *mothership.Callback
+}
+
+func (e *refusedCallback) Error() string { return e.err.Error() }
+func (e *refusedCallback) Unwrap() error { return e.err }
+
+// key is the same for refusals that are logged once an hour: of one operation, if the sender has a token of it.
+func (e *refusedCallback) key() string {
+	switch {
+	case errors.Is(e.err, mothership.ErrUnauthorized):
+		return "callback/unauthorized"
+	case errors.Is(e.err, mothership.ErrNotFound):
+		return "callback/unknown"
+	default:
+		return "callback/" + e.callback.CorrelationID
+	}
+}
+
+func (e *refusedCallback) fields() []zap.Field {
+	runtimeID := e.callback.CorrelationID[:max(0, strings.LastIndex(e.callback.CorrelationID, "--"))]
+	return []zap.Field{
+		zap.String("runtime-id", clip(runtimeID, 64)), zap.String("scheduling-id", clip(e.callback.SchedulingID, 128)),
+		zap.String("correlation-id", clip(e.callback.CorrelationID, 128)), zap.String("status", string(e.callback.Status)), zap.Error(e.err),
+	}
 }
 
 func validateCallback(body reconcilerv1.CallbackMessage) (mothership.Callback, error) {

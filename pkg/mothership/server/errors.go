@@ -80,7 +80,10 @@ func (s *server) renderError(w http.ResponseWriter, r *http.Request, err error) 
 	if status == http.StatusInternalServerError && s.notReady(r) {
 		status, code, text = classify(&unavailableError{err: err})
 	}
+	var refused *refusedCallback
 	switch {
+	case errors.As(err, &refused):
+		s.repeats.Log(zap.InfoLevel, refused.key(), "callback refused", refused.fields()...)
 	case status == http.StatusInternalServerError:
 		s.repeats.Log(zap.ErrorLevel, err.Error(), "request failed", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
 	case status == http.StatusServiceUnavailable && r.Context().Err() == nil:

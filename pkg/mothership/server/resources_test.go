@@ -12,6 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kyma-incubator/reconciler/pkg/mothership"
 	"github.com/kyma-incubator/reconciler/pkg/mothership/server"
@@ -30,6 +33,7 @@ func TestCallbacks(t *testing.T) {
 	var got mothership.Callback
 	var result mothership.CallbackResult
 	var failed error
+	core, logs := observer.New(zapcore.InfoLevel)
 	f := &fake{callbacks: func(batch []mothership.Callback) ([]mothership.CallbackResult, error) {
 		got = batch[0]
 		if failed != nil {
@@ -37,7 +41,7 @@ func TestCallbacks(t *testing.T) {
 		}
 		return []mothership.CallbackResult{result}, nil
 	}}
-	ask := api(t, f)
+	ask := api(t, f, func(cfg *server.Config) { cfg.Log = zap.New(core) })
 	const path = "/v1/operations/c1--s/callback/c1--o?token=1.a-b_c%3D"
 
 	status, answer, _ := ask("POST", path, `{"status":"failed","error":"boom","retryID":"r","runnerID":"n","processingDuration":1500.5,"heartbeatSeconds":2.5,"released":true,"logs":["l1"],"warnings":["w"],"resources":[{"kind":"K","name":"n","state":"ready"}]}`)
@@ -58,6 +62,13 @@ func TestCallbacks(t *testing.T) {
 		status, answer, header := ask("POST", path, `{"status":"running"}`)
 		code := map[int]string{401: "unauthorized", 404: "not_found", 409: "conflict"}[want]
 		require.Contains(t, requireError(t, want, code, status, answer, header), "callback of attempt 1")
+		_, _, _ = ask("POST", path, `{"status":"running"}`)
+		lines := logs.TakeAll()
+		require.Len(t, lines, 1, "a refusal is a line, and its repeats aren't")
+		require.Equal(t, "callback refused", lines[0].Message)
+		require.Equal(t, map[string]any{
+			"runtime-id": "c1", "scheduling-id": "c1--s", "correlation-id": "c1--o", "status": "running", "error": result.Err.Error(),
+		}, lines[0].ContextMap())
 	}
 
 	failed = errors.New("driver: bad connection")

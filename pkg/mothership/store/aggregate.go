@@ -17,8 +17,16 @@ type locked struct {
 	mothership.Aggregate
 	cluster mothership.Cluster // as it was loaded
 	run     mothership.Run     // the same
-	full    map[string]int     // correlation ID -> attempt as loaded, for operations with all columns
+	begun   time.Time          // when the run was created
+	created bool               // the run is created by this transaction
+	full    map[string]loaded  // by correlation ID, operations that were loaded with all columns
 	now     time.Time
+}
+
+// loaded is what an operation was when it was loaded.
+type loaded struct {
+	attempt int
+	state   mothership.State
 }
 
 // sorted returns the distinct values in order: everybody locks in this order.
@@ -51,7 +59,7 @@ func (t *tx) lock(ctx context.Context, ids []string, skip bool) (map[string]*loc
 	}
 	found := make(map[string]*locked, len(ids))
 	err := t.query(ctx, func(r *sqlx.Rows) error {
-		l := &locked{full: map[string]int{}}
+		l := &locked{full: map[string]loaded{}}
 		if err := r.Scan(scanCluster(&l.Cluster, scanTime{&l.now})...); err != nil {
 			return err
 		}
@@ -81,16 +89,17 @@ func (t *tx) loadRuns(ctx context.Context, clusters map[string]*locked) error {
 	list := t.s.d.list(sorted(ids))
 	err := t.query(ctx, func(r *sqlx.Rows) error {
 		var run mothership.Run
+		var begun time.Time
 		err := r.Scan(&run.SchedulingID, &run.RuntimeID, &run.ClusterVersion, &run.ConfigVersion, &run.Delete, &run.Status, &run.Superseded, &run.Failed,
-			&run.Finished, &run.MaxRetries, &run.MaxParallel, &run.Reason)
+			&run.Finished, &run.MaxRetries, &run.MaxParallel, &run.Reason, scanTime{&begun})
 		if err != nil {
 			return err
 		}
 		l := runs[run.SchedulingID]
-		l.run, l.Run = run, &run
+		l.run, l.Run, l.begun = run, &run, begun
 		return nil
-	}, `SELECT scheduling_id, runtime_id, cluster_version, config_version, deletion, status, superseded, failed, finished, max_retries, max_parallel, reason
-		FROM reconciliations WHERE `+t.s.d.in("scheduling_id"), list)
+	}, `SELECT scheduling_id, runtime_id, cluster_version, config_version, deletion, status, superseded, failed, finished, max_retries, max_parallel, reason,
+		created_at FROM reconciliations WHERE `+t.s.d.in("scheduling_id"), list)
 	if err != nil {
 		return err
 	}
@@ -162,7 +171,7 @@ func (t *tx) loadOperations(ctx context.Context, clusters map[string]*locked, id
 		if op.SchedulingID == l.Cluster.OpenRun {
 			l.Operations = append(l.Operations, op)
 		}
-		l.full[op.CorrelationID] = op.Attempt
+		l.full[op.CorrelationID] = loaded{attempt: op.Attempt, state: op.State}
 		return nil
 	}, "SELECT "+operationColumns+" FROM operations WHERE "+t.s.d.in("correlation_id")+" ORDER BY correlation_id", t.s.d.list(sorted(ids)))
 	return found, err
@@ -186,6 +195,7 @@ func (t *tx) write(ctx context.Context, clusters map[string]*locked) error {
 	for _, id := range ids {
 		l := clusters[id]
 		w.add(l, t)
+		t.journal(l)
 	}
 	if len(w.deleted) > 0 {
 		if _, err := t.exec(ctx, "DELETE FROM cluster_components WHERE "+t.s.d.in("runtime_id"), t.s.d.list(w.deleted)); err != nil {
@@ -267,7 +277,7 @@ func (w *writer) operation(op *mothership.Operation, l *locked, t *tx) {
 	if op.Runnable && !op.NotBefore.After(l.now) {
 		t.wake[mothership.TopicClaimable] = true
 	}
-	attempt, full := l.full[op.CorrelationID]
+	was, full := l.full[op.CorrelationID]
 	if !full {
 		w.gates = append(w.gates, []any{op.CorrelationID, op.Attempt, string(op.State), op.Runnable, op.NotBefore, op.QueuedUntil, reason, l.now})
 		return
@@ -277,7 +287,7 @@ func (w *writer) operation(op *mothership.Operation, l *locked, t *tx) {
 		pickedUp = *op.PickedUp
 	}
 	w.full = append(w.full, []any{
-		op.CorrelationID, attempt, string(op.State), op.Attempt, op.Tries, op.Retries, op.Fence, op.Runnable, op.NotBefore, !op.LeaseUntil.IsZero(),
+		op.CorrelationID, was.attempt, string(op.State), op.Attempt, op.Tries, op.Retries, op.Fence, op.Runnable, op.NotBefore, !op.LeaseUntil.IsZero(),
 		op.LeaseUntil, op.LeaseLength.Milliseconds(), op.QueuedUntil, op.Deadline, op.Accepted, op.CalledBack, op.RunnerID,
 		op.RetryID, op.FailedRetries, op.FailedRetryID, reason, pickedUp, op.ProcessingDuration.Milliseconds(), l.now,
 	})

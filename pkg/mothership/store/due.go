@@ -162,7 +162,7 @@ func (t *tx) insertRuns(ctx context.Context, clusters map[string]*locked) error 
 				t.wake[mothership.TopicClaimable] = true
 			}
 		}
-		l.run, l.Operations = *l.Run, nil
+		l.run, l.created, l.begun, l.Operations = *l.Run, true, l.now, nil
 	}
 	if len(runs) > 0 {
 		if _, err := t.insertRows(ctx, "reconciliations", runColumns(), "", runs); err != nil {

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
+	"github.com/kyma-incubator/reconciler/pkg/daemon"
 	"github.com/kyma-incubator/reconciler/pkg/mothership"
 )
 
@@ -60,6 +61,7 @@ type Config struct {
 	LivenessEvery time.Duration // how often a replica says that callbacks can be accepted; 2 s
 	LivenessGap   time.Duration // without a word from any replica for so long, leases start anew; 6 s
 	CacheBytes    int           // decrypted versions that are kept; 64 MiB
+	RepeatEvery   time.Duration // how often an identical failure is logged; 1 h
 	MaxText       int           // reasons are cut to that many bytes; 8 KiB
 }
 
@@ -76,6 +78,7 @@ func (c *Config) defaults() {
 	c.LivenessEvery = or(c.LivenessEvery, 2*time.Second)
 	c.LivenessGap = or(c.LivenessGap, 6*time.Second)
 	c.CacheBytes = or(c.CacheBytes, 64<<20)
+	c.RepeatEvery = or(c.RepeatEvery, time.Hour)
 	c.MaxText = or(c.MaxText, 8<<10)
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -108,6 +111,7 @@ type Store struct {
 	transactions prometheus.Counter
 	repaired     prometheus.Counter
 	conflicts    prometheus.Counter
+	repeats      *daemon.Repeats
 }
 
 // Open returns a store. PostgreSQL need not be there yet: Ready says so. A SQLite file is made and migrated, and belongs
@@ -120,6 +124,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		repaired:     prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_repaired_runs_total", Help: "Open runs that the sweep had to settle; stays 0."}),
 		conflicts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_sql_conflicts_total", Help: "SQL transactions repeated because of another one."}),
 	}
+	s.repeats = daemon.NewRepeats(cfg.Log, cfg.RepeatEvery)
 	if cfg.Registerer != nil {
 		for _, c := range []prometheus.Collector{s.transactions, s.repaired, s.conflicts} {
 			if err := cfg.Registerer.Register(c); err != nil {

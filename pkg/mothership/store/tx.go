@@ -68,10 +68,11 @@ func (p *pool) close() error {
 // tx is one transaction.
 type tx struct {
 	*sqlx.Tx
-	s    *Store
-	pool *pool
-	wake map[mothership.Topic]bool // to be woken after the commit
-	news []string                  // statements to be prepared after the commit
+	s     *Store
+	pool  *pool
+	wake  map[mothership.Topic]bool // to be woken after the commit
+	news  []string                  // statements to be prepared after the commit
+	lines []line                    // to be logged after the commit
 }
 
 // stmt returns the statement for a query of which there are only a few texts.
@@ -167,6 +168,7 @@ func (s *Store) once(ctx context.Context, p *pool, f func(context.Context, *tx) 
 	for topic := range t.wake {
 		s.wake(topic)
 	}
+	s.tell(t.lines)
 	return nil
 }
 
