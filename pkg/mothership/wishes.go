@@ -125,7 +125,8 @@ func (a *Aggregate) Delete(m Moment) error {
 	return nil
 }
 
-// SetStatus carries out an operator's wish. Statuses that nobody may ask for are ErrInvalid; a cluster that is being
+// SetStatus carries out an operator's wish. Statuses that nobody may ask for, and an end that is in the past, are
+// ErrInvalid; a cluster that is being
 // deleted is ErrConflict.
 func (a *Aggregate) SetStatus(r StatusRequest, m Moment) error {
 	var w wish
@@ -146,6 +147,8 @@ func (a *Aggregate) SetStatus(r StatusRequest, m Moment) error {
 		return a.Cluster.refuse(answer)
 	}
 	switch {
+	case w == wishDisable && r.Until != nil && !r.Until.After(m.Now):
+		return fmt.Errorf("%w: until: %s is in the past", ErrInvalid, r.Until.UTC().Format(time.RFC3339))
 	case w == wishDisable:
 		a.disable(r.Until)
 	case w == wishEnable && a.Cluster.ReadyVersion == a.Cluster.ConfigVersion:

@@ -241,6 +241,15 @@ func TestDisabling(t *testing.T) {
 		require.Equal(t, mothership.StatusReconcilePending, d.Cluster.Status)
 		require.False(t, d.Cluster.Disabled)
 	})
+	t.Run("can't end before it begins", func(t *testing.T) {
+		t.Parallel()
+		d := registered(t)
+		before := *d.Aggregate
+		for _, until := range []time.Time{d.m.Now, d.m.Now.Add(-time.Hour)} {
+			require.ErrorIs(t, d.SetStatus(mothership.StatusRequest{Status: mothership.StatusReconcileDisabled, Until: &until}, d.m), mothership.ErrInvalid)
+			require.Equal(t, before, *d.Aggregate)
+		}
+	})
 	t.Run("a deletion clears it, and a later POST starts enabled", func(t *testing.T) {
 		t.Parallel()
 		d := in(t, mothership.StatusReconcileDisabled)

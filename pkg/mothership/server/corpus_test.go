@@ -30,6 +30,7 @@ func TestCorpusOfClusters(t *testing.T) {
 	f := &fake{put: func(mothership.Input) (mothership.ClusterView, error) {
 		return view(mothership.StatusReconcilePending), nil
 	}}
+	const versions, keys = "what a version can be depends on where its component comes from", "an escaped dot belongs to a name"
 	checkCorpus(t, f, "Cluster", "POST /v1/clusters", map[string]sample{
 		"least":                     {body: `{"runtimeID":"c1","kubeconfig":K}`, document: true},
 		"F27 no components":         {body: components(`[]`), document: true},
@@ -71,6 +72,17 @@ func TestCorpusOfClusters(t *testing.T) {
 		"bad namespace":             {body: components(`[{"component":"a","namespace":"A_b"}]`), field: "kymaConfig.components[0].namespace"},
 		"no version anywhere":       {body: `{"runtimeID":"c1","kubeconfig":K,"kymaConfig":{"components":[{"component":"a","version":"1"},{"component":"b"}]}}`, field: "kymaConfig.components[1].version", document: true, reason: "can't be said in a document"},
 		"no version but git":        {body: `{"runtimeID":"c1","kubeconfig":K,"kymaConfig":{"components":[{"component":"a","URL":"https://x/y.git"}]}}`, document: true},
+		"version with a path":       {body: `{"runtimeID":"c1","kubeconfig":K,"kymaConfig":{"version":"../x"}}`, field: "kymaConfig.version", document: true, reason: versions},
+		"version ..":                {body: `{"runtimeID":"c1","kubeconfig":K,"kymaConfig":{"version":".."}}`, field: "kymaConfig.version", document: true, reason: versions},
+		"version with a space":      {body: components(`[{"component":"a","version":"1 2"}]`), field: "kymaConfig.components[0].version", document: true, reason: versions},
+		"version of a component":    {body: components(`[{"component":"a","version":"a/b"}]`), field: "kymaConfig.components[0].version", document: true, reason: versions},
+		"version of git":            {body: components(`[{"component":"a","version":"release/1.2","URL":"https://x/y.git"}]`), document: true},
+		"version out of git":        {body: components(`[{"component":"a","version":"../x","URL":"https://x/y.git"}]`), field: "kymaConfig.components[0].version", document: true, reason: versions},
+		"versions":                  {body: components(`[{"component":"a","version":"PR-1234"},{"component":"b","version":"v2.0.0-rc.1+4"},{"component":"c","version":"main-0a1b2c"}]`), document: true},
+		"key with an empty part":    {body: components(`[{"component":"a","configuration":[{"key":"b"},{"key":"a..b","value":1}]}]`), field: "kymaConfig.components[0].configuration[1].key", document: true, reason: keys},
+		"key with a dot in front":   {body: components(`[{"component":"a","configuration":[{"key":".a","value":1}]}]`), field: "kymaConfig.components[0].configuration[0].key", document: true, reason: keys},
+		"key with a dot at the end": {body: components(`[{"component":"a","configuration":[{"key":"a.","value":1}]}]`), field: "kymaConfig.components[0].configuration[0].key", document: true, reason: keys},
+		"keys":                      {body: components(`[{"component":"a","configuration":[{"key":"global.domainName","value":1},{"key":"a.b\\.c","value":1},{"key":"a\\.","value":1},{"key":"a-b_c/d.e","value":1}]}]`), document: true},
 		"NUL":                       {body: `{"runtimeID":"c1","kubeconfig":K,"runtimeInput":{"name":"a\u0000b"}}`, field: "runtimeInput.name", document: true, reason: "can't be said in a document"},
 		"no version, no components": {body: `{"runtimeID":"c1","kubeconfig":K,"kymaConfig":{"version":""}}`, document: true},
 	}, string(quoted))

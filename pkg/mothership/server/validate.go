@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -17,6 +18,7 @@ import (
 var (
 	runtimeIDPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 	componentPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,48}[A-Za-z0-9])?$`)
+	versionPattern   = regexp.MustCompile(`^[^/\\\s[:cntrl:]]{1,255}$`)
 	namespacePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 )
 
@@ -56,6 +58,9 @@ func (s *server) validateCluster(body mothershipv1.Cluster) (mothership.Input, e
 }
 
 func (s *server) validateComponents(config mothershipv1.KymaConfig) ([]mothership.Component, error) {
+	if config.Version != "" && !possibleVersion(config.Version) {
+		return nil, invalid("kymaConfig.version", "%q can't be a version", clip(config.Version, 60))
+	}
 	components := make([]mothership.Component, 0, len(config.Components))
 	seen := map[string]bool{}
 	for i, c := range config.Components {
@@ -74,25 +79,50 @@ func (s *server) validateComponents(config mothershipv1.KymaConfig) ([]mothershi
 			return nil, invalid(field+".namespace", "%q isn't the name of a namespace", clip(c.Namespace, 70))
 		case c.Version == "" && config.Version == "" && !strings.HasSuffix(c.URL, ".git"):
 			return nil, invalid(field+".version", "is missing, and so is kymaConfig.version")
+		case c.Version != "" && !possibleVersion(c.Version) && !(strings.HasSuffix(c.URL, ".git") && possibleReference(c.Version)):
+			return nil, invalid(field+".version", "%q can't be a version", clip(c.Version, 60))
 		}
 		seen[lower] = true
 		component := mothership.Component{Name: c.Component, URL: c.URL, Namespace: c.Namespace, Version: c.Version}
 		if component.Namespace == "" {
 			component.Namespace = s.cfg.DefaultNamespace
 		}
-		for j, entry := range c.Configuration {
-			if entry.Key == "" {
-				continue // An entry without a key says nothing.
-			}
-			value, err := decodeValue(entry.Value)
-			if err != nil {
-				return nil, invalid(fmt.Sprintf("%s.configuration[%d].value", field, j), "isn't JSON")
-			}
-			component.Configuration = append(component.Configuration, mothership.Entry{Key: entry.Key, Value: value, Secret: entry.Secret})
+		var err error
+		if component.Configuration, err = validateConfiguration(field, c.Configuration); err != nil {
+			return nil, err
 		}
 		components = append(components, component)
 	}
 	return components, nil
+}
+
+func validateConfiguration(field string, configuration []mothershipv1.Configuration) ([]mothership.Entry, error) {
+	var entries []mothership.Entry
+	for i, entry := range configuration {
+		if entry.Key == "" {
+			continue // An entry without a key says nothing.
+		}
+		// A dot that belongs to a name is escaped.
+		if slices.Contains(strings.Split(strings.ReplaceAll(entry.Key, `\.`, "-"), "."), "") {
+			return nil, invalid(fmt.Sprintf("%s.configuration[%d].key", field, i), "%q has an empty part between dots", clip(entry.Key, 60))
+		}
+		value, err := decodeValue(entry.Value)
+		if err != nil {
+			return nil, invalid(fmt.Sprintf("%s.configuration[%d].value", field, i), "isn't JSON")
+		}
+		entries = append(entries, mothership.Entry{Key: entry.Key, Value: value, Secret: entry.Secret})
+	}
+	return entries, nil
+}
+
+// possibleVersion says whether a text can name a version: no path, nothing that isn't seen.
+func possibleVersion(version string) bool {
+	return versionPattern.MatchString(version) && version != "." && version != ".."
+}
+
+// possibleReference takes what a git repository calls its branches and tags, too: names with slashes between them.
+func possibleReference(version string) bool {
+	return !slices.ContainsFunc(strings.Split(version, "/"), func(part string) bool { return !possibleVersion(part) })
 }
 
 // checkTexts refuses NUL, which no database takes and no component can mean.
