@@ -116,7 +116,7 @@ func (r *report) writeLoop(line func(string, ...any)) {
 func (r *report) writeLatency(line func(string, ...any)) {
 	line("\n## Latency\n")
 	line("From sending the registration of a cluster (%d components, two callbacks each) to its first task, and to `ready`.", r.options.components)
-	line("Idle: one cluster at a time, %d of them; loaded: a fresh cluster every 50 ms while the mothership works off %d others.\n", r.options.samples, r.options.clusters)
+	line("Idle: one cluster at a time, %d of them; loaded: a fresh cluster every 50 ms while the mothership works off %d others, which are as new and were there before.\n", r.options.samples, r.options.clusters)
 	line("| | first task p50 | p99 | ready p50 | p99 | clusters |\n| --- | --- | --- | --- | --- | --- |")
 	for _, kind := range r.options.databases {
 		for _, l := range []struct {
@@ -135,16 +135,25 @@ func (r *report) writeChart(line func(string, ...any)) {
 	c := r.chart
 	line("\n## One chart of %d objects\n", chartObjects)
 	line("21 kinds, no CRDs, pods aren't waited for, on a real API server (%s, control plane only). Ours: `reconciler start base` as a process, from sending the task to its `success`;", c.kubernetes)
-	line("beside it `kubectl apply --server-side` and `helm install`/`helm upgrade` of the same chart. Medians of %d rounds (unchanged: of %d repeats), after one that isn't counted.\n", r.options.rounds, len(c.repeat))
+	line("beside it `kubectl apply --server-side` and `helm install`/`helm upgrade` of the same chart. Medians of %d rounds (unchanged: of %d repeats), after one that isn't counted; a ratio is the median of the ratios of each round.\n", r.options.rounds, len(c.repeat))
 	line("| | ours | kubectl | ratio | bar | helm | ratio | bar |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
-	ratio := func(a, b []time.Duration) string {
-		return fmt.Sprintf("%.3f", float64(median(a))/float64(median(b)))
-	}
 	line("| first apply | %v | %v | %s | - / <= 0.25 | %v | %s | - / <= 0.45 |", median(c.first), median(c.kubectlFirst), ratio(c.first, c.kubectlFirst), median(c.helmFirst), ratio(c.first, c.helmFirst))
 	line("| unchanged | %v | %v | %s | <= 0.1 / 0.03 | %v | %s | |", median(c.repeat), median(c.kubectlRepeat), ratio(c.repeat, c.kubectlRepeat), median(c.helmRepeat), ratio(c.repeat, c.helmRepeat))
 	line("| API requests, first apply | %.0f | %.0f | | | | | |", c.firstRequests, c.kubectlRequests)
 	line("| API requests, unchanged | %.1f | %.0f | | | | | |", c.repeatCalls, c.kubectlRepeatRequests)
 	line("| render alone | %v | | | | %v (`helm template`) | %s | |", median(c.render), median(c.helmTemplate), ratio(c.render, c.helmTemplate))
+}
+
+// ratio returns the median of what a is of b, each compared with the b of its own round, since the machine's load moves between rounds.
+func ratio(a, b []time.Duration) string {
+	if len(a) == 0 || len(b) == 0 {
+		return "-"
+	}
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = float64(a[i]) / float64(b[i*len(b)/len(a)])
+	}
+	return fmt.Sprintf("%.3f", medianOf(ratios, func(r float64) float64 { return r }))
 }
 
 // percentile returns the value that p percent of the durations don't exceed, rounded for people.

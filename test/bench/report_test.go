@@ -22,6 +22,15 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
+func TestRatioIsOfTheSameRound(t *testing.T) {
+	t.Parallel()
+	ours := []time.Duration{1, 2, 30, 40, 5, 6} // two repeats in each round
+	theirs := []time.Duration{10, 100, 10}
+	if got := ratio(ours, theirs); got != "0.400" { // of 0.1 0.2 0.3 0.4 0.5 0.6 the upper one in the middle
+		t.Errorf("ratio is %s instead of 0.400", got)
+	}
+}
+
 func TestMarkdown(t *testing.T) {
 	t.Parallel()
 	r := &report{
