@@ -75,7 +75,7 @@ func TestLifeOfACluster(t *testing.T) {
 
 	step("unchanged run", func() {
 		before := deployment().ResourceVersion
-		f.runNow(t, id) //nolint:contextcheck // the test's own
+		f.runNow(t, id)
 		require.Equal(t, before, deployment().ResourceVersion, "nothing is written")
 	})
 
