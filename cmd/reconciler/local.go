@@ -115,6 +115,15 @@ func (o *localOptions) configuration(stderr io.Writer) (local.Config, error) {
 	if o.kubeconfig == "" {
 		return cfg, daemon.Usagef("--kubeconfig is missing: the file with the access to the cluster")
 	}
+	if cfg.Workspace == "" {
+		return cfg, daemon.Usagef("--workspace is missing: the directory with the charts")
+	}
+	if len(o.components) == 0 {
+		return cfg, daemon.Usagef("--components is missing: what to bring to the cluster, as NAME or NAME@NAMESPACE")
+	}
+	if cfg.Delete && cfg.DryRun {
+		return cfg, daemon.Usagef("--delete and --dry-run: a delete has no dry run, leave one of them out")
+	}
 	if cfg.MaxRetries < 1 || cfg.Parallel < 1 || cfg.RetryDelay <= 0 || cfg.TryTimeout <= 0 {
 		return cfg, daemon.Usagef("--max-retries, --workers, --retry-delay and --try-timeout: want more than 0")
 	}
@@ -134,7 +143,7 @@ func (o *localOptions) configuration(stderr io.Writer) (local.Config, error) {
 	for _, value := range o.values {
 		key, text, ok := strings.Cut(value, "=")
 		if !ok || key == "" {
-			return cfg, daemon.Usagef("--value: want COMPONENT.PATH=VALUE, there is no = in one")
+			return cfg, daemon.Usagef("--value: want COMPONENT.PATH=VALUE or global.PATH=VALUE, there is no = in one")
 		}
 		parsed := local.ParseValue(text)
 		if _, isText := parsed.(string); isText && strings.ContainsAny(firstRune(text), "[{") {

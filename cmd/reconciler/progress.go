@@ -169,7 +169,7 @@ func (p *progress) summary(result local.Result, took time.Duration) {
 		if c.Waiting != "" && c.State == local.Stopped {
 			reason = "last seen: " + c.Waiting
 		}
-		p.printf("  %s %s: %s\n", c.Component, c.State, oneLine(reason))
+		p.printf("  %s\n", strings.TrimSuffix(fmt.Sprintf("%s %s: %s", c.Component, c.State, oneLine(reason)), ": "))
 	}
 }
 

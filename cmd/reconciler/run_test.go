@@ -153,7 +153,7 @@ func TestStartRefuses(t *testing.T) {
 		want string
 	}{
 		"W12 port in use":    {[]string{"start", "base", "--workspace", workspace, "--listen", taken.Addr().String()}, "in use"},
-		"no name":            {[]string{"start", "--workspace", workspace}, "at least 1 arg"},
+		"no name":            {[]string{"start", "--workspace", workspace}, "no component is named"},
 		"no workspace":       {[]string{"start", "base"}, "--workspace is missing"},
 		"no such workspace":  {[]string{"start", "base", "--workspace", workspace + "/nope", "--listen", "127.0.0.1:0"}, "no such file"},
 		"unknown flag":       {[]string{"start", "base", "--nope"}, "--nope"},

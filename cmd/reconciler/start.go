@@ -39,7 +39,12 @@ Every flag has an environment variable (--max-retries is RECONCILER_MAX_RETRIES)
 in the YAML file of --config (max-retries); a flag beats the environment, that the file.
 The first SIGINT or SIGTERM stops it cleanly: unfinished tasks are given back.`,
 		Example: "  reconciler start base --workspace ./workspace",
-		Args:    cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, names []string) error {
+			if len(names) == 0 {
+				return daemon.Usagef("no component is named: what to serve, \"base\" for every component")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := daemon.BindEnvAndFile(cmd, envPrefix, o.config); err != nil {
 				return err
