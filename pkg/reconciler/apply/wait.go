@@ -52,6 +52,7 @@ type waiter struct {
 	mu      sync.Mutex
 	targets map[key]*target
 	left    map[schema.GroupKind]int
+	trouble map[schema.GroupKind]error // what kept a kind from being looked at, last
 }
 
 var errDone = errors.New("done")
@@ -59,7 +60,7 @@ var errDone = errors.New("done")
 // waitReady waits until all targets are ready. The first one that has failed, and the end of ctx, end it with a
 // *NotReadyError.
 func (r *run) waitReady(ctx context.Context, targets map[key]*target) error {
-	w := &waiter{r: r, targets: targets, left: map[schema.GroupKind]int{}}
+	w := &waiter{r: r, targets: targets, left: map[schema.GroupKind]int{}, trouble: map[schema.GroupKind]error{}}
 	for k := range targets {
 		w.left[k.groupKind()]++
 	}
@@ -127,6 +128,9 @@ func (w *waiter) result(ctx context.Context, err error) error {
 	defer w.mu.Unlock()
 	for _, t := range w.targets {
 		if t.verdict.State != StateReady {
+			if err := w.trouble[t.entry.key().groupKind()]; err != nil {
+				t.verdict.Message += "; it could not be looked at: " + briefly(err)
+			}
 			out.Resources = append(out.Resources, t.entry.resource(ActionUnchanged, t.verdict.State, t.verdict.Message))
 		}
 	}
@@ -144,6 +148,11 @@ func (w *waiter) follow(ctx context.Context, s scope) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
+		}
+		w.mu.Lock()
+		w.trouble[s.gk] = err
+		w.mu.Unlock()
+		switch {
 		case err != nil && Heal(err) == HealsNever:
 			return err
 		case isNotReady(err):

@@ -2,6 +2,8 @@ package apply_test
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,7 +132,28 @@ func TestWait(t *testing.T) {
 		t.Parallel()
 		manifest := objects(t, deployment("web", "nginx:1", 1, neverReady))[0]
 		manifest.SetAnnotations(map[string]string{apply.AnnotationIgnorePodState: "true"})
-		newFixture(t).renderObjects(manifest).apply()
+		require.Empty(t, newFixture(t).renderObjects(manifest).apply().Warnings)
+	})
+
+	t.Run("a halted rollout is ready, with a warning", func(t *testing.T) {
+		t.Parallel()
+		manifest := objects(t, deployment("web", "nginx:1", 1))[0]
+		require.NoError(t, unstructured.SetNestedField(manifest.Object, true, "spec", "paused"))
+		warnings := newFixture(t).renderObjects(manifest).apply().Warnings
+		require.Len(t, warnings, 1)
+		require.Contains(t, warnings[0], "paused")
+	})
+
+	t.Run("what keeps it from being looked at is said", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t).render(deployment("web", "nginx:1", 1, neverReady))
+		f.count.before(func(req *http.Request) {
+			if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/deployments") {
+				req.URL.Path = "/apis/apps/v1/namespaces/none/none" // answers 404
+			}
+		})
+		_, err := f.applyFor(2 * time.Second)
+		require.ErrorContains(t, err, "could not be looked at: list Deployment")
 	})
 
 	t.Run("a claim that waits for its first pod is ready", func(t *testing.T) {
