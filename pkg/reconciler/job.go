@@ -235,6 +235,9 @@ func (j *job) logEnd(end outcome) {
 
 func (j *job) result(err error) result {
 	resources, warnings := j.task.report()
+	for i := range resources {
+		resources[i].Message = j.scrub.text(resources[i].Message)
+	}
 	r := result{resources: resources}
 	for _, warning := range warnings {
 		r.warnings = append(r.warnings, cut(j.scrub.text(warning), maxLine))
