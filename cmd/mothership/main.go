@@ -6,13 +6,23 @@ import (
 	"context"
 	"io"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kyma-incubator/reconciler/pkg/daemon"
 )
 
-func main() { os.Exit(daemon.Main(context.Background(), run)) }
+// gcPercent lets the heap grow to five times of what is in use, unless GOGC says otherwise: that is some 20 MiB under load, which
+// would be collected many times a second.
+const gcPercent = 400
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	os.Exit(daemon.Main(context.Background(), run))
+}
 
 // run is the program with everything that it takes from its process passed in.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -104,7 +104,9 @@ func (t *tx) reconcilers(ctx context.Context, requests []mothership.ClaimRequest
 	return beats, err
 }
 
-// candidates looks up what may be claimed, for each component reconciler by its index: changes by users first.
+// candidates looks up what may be claimed, for each component reconciler by its index: changes by users first, and among them
+// what stands at the beginning of its run, so that a cluster of today doesn't wait for all that many others began before. Nobody
+// is left behind for long, since a cluster has one run at a time.
 func (t *tx) candidates(ctx context.Context, requests []mothership.ClaimRequest, beats map[string]beat, extra int) ([]candidate, error) {
 	var parts []string
 	var args []any
@@ -114,7 +116,7 @@ func (t *tx) candidates(ctx context.Context, requests []mothership.ClaimRequest,
 			continue
 		}
 		parts = append(parts, "SELECT * FROM (SELECT correlation_id, runtime_id, reconciler, rank FROM operations WHERE runnable AND reconciler = ? AND not_before <= "+
-			t.s.d.now+" ORDER BY rank, not_before LIMIT ?) AS c")
+			t.s.d.now+" ORDER BY rank, priority, not_before LIMIT ?) AS c")
 		args = append(args, r.Reconciler, r.Limit+extra)
 		limits[r.Reconciler] = max(0, r.Retrying)
 		if r.Retrying == 0 {

@@ -144,7 +144,7 @@ CREATE TABLE operations (
     CHECK (leased OR state NOT IN ('in_progress', 'failed')),
     CHECK (NOT runnable OR (NOT leased AND not_before IS NOT NULL AND state IN ('new', 'orphan', 'client_error')))
 );
-CREATE INDEX operations_runnable ON operations (reconciler, rank, not_before) WHERE runnable;
+CREATE INDEX operations_runnable ON operations (reconciler, rank, priority, not_before) WHERE runnable;
 CREATE INDEX operations_leased ON operations (runtime_id) WHERE leased;
 
 CREATE TABLE component_reconcilers (
