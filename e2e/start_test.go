@@ -71,7 +71,7 @@ func TestStartAndStop(t *testing.T) {
 		"reconciler: no workspace": {func(*testing.T) []string {
 			return []string{"reconciler", "start", "base", "--listen", "127.0.0.1:0", "--workspace", "/none/such"}
 		}, "/none/such"},
-		"reconciler: no name":       {func(*testing.T) []string { return []string{"reconciler", "start", "--workspace", workspace} }, "at least 1"},
+		"reconciler: no name":       {func(*testing.T) []string { return []string{"reconciler", "start", "--workspace", workspace} }, "component"},
 		"reconciler: unknown flag":  {func(t *testing.T) []string { t.Helper(); return reconciler(t, "--no-such-flag") }, "no-such-flag"},
 		"reconciler: wrong workers": {func(t *testing.T) []string { t.Helper(); return reconciler(t, "--workers", "none") }, "workers"},
 	} {
