@@ -89,8 +89,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 
 // wait leaves everything running until the demo is told to stop.
 func (d *demo) wait(ctx context.Context) error {
-	d.screen.printf("\n== Running until Ctrl-C\n  mothership   %s/v1\n  status       %s/v1/clusters/%s/status\n  metrics      %s/metrics\n  kubeconfig   %s\n  logs         %s\n",
-		d.url, d.url, d.request.RuntimeID, d.url, d.kubeconfigFile, d.dir)
+	d.screen.printf("\n== Running until Ctrl-C\n  status       curl -s %s/v1/clusters/%s/status\n  runs         curl -s %s/v1/reconciliations\n  metrics      curl -s %s/metrics\n  document     curl -s %s/openapi.json\n  cluster      bin/testcluster kubectl --kubeconfig %s get pods --all-namespaces\n  logs         %s\n",
+		d.url, d.request.RuntimeID, d.url, d.url, d.url, d.kubeconfigFile, d.dir)
 	<-ctx.Done()
 	return nil
 }

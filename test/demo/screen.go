@@ -80,10 +80,12 @@ func (s *screen) changes(run *mothershipv1.ReconciliationInfo, elapsed time.Dura
 		s.seen = map[string]string{}
 	}
 	for _, op := range run.Operations {
-		if state := op.State + shorten(op.Reason); s.seen[op.CorrelationID] != state {
-			s.seen[op.CorrelationID] = state
-			s.printf("  %5.1f s  %-20s %-12s %s\n", elapsed.Seconds(), op.Component, op.State, shorten(op.Reason))
+		state := strings.TrimSpace(op.State + " " + shorten(op.Reason))
+		if s.seen[op.CorrelationID] == state || state == "new" {
+			continue
 		}
+		s.seen[op.CorrelationID] = state
+		s.printf("  %5.1f s  %-20s %s\n", elapsed.Seconds(), op.Component, state)
 	}
 }
 

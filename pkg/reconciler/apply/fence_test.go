@@ -46,7 +46,7 @@ func TestFence(t *testing.T) {
 		newer.pass.Fence = 2
 		newer.render(configMap("one", "new"))
 		f.pass.Render = func(context.Context) (*apply.Rendered, error) {
-			newer.apply() //nolint:contextcheck // after the older one has read the inventory, before it claims
+			newer.apply()
 			return &apply.Rendered{Objects: objects(t, configMap("one", "old"))}, nil
 		}
 		_, err := f.tryApply()
