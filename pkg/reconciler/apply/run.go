@@ -1,12 +1,10 @@
 package apply
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -266,12 +264,7 @@ func (r *run) finish() *Report {
 			report.Resources = append(report.Resources, res)
 		}
 	}
-	slices.SortFunc(report.Resources, func(a, b Resource) int {
-		return cmp.Or(
-			cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
-		)
-	})
+	sortResources(report.Resources)
 	if len(report.Resources) > maxResources {
 		report.Resources = report.Resources[:maxResources]
 	}
