@@ -100,14 +100,14 @@ func serve(ctx context.Context, p parts) error {
 	})
 	all.Go(func() error {
 		defer stopAPI()
+		if p.migrate { // Until there is a schema, the loops have nothing to look at.
+			migrateUntilDone(alive, db, p.log)
+		}
 		loops, alive := errgroup.WithContext(alive)
 		loops.Go(func() error { return schedule.Run(alive) })
 		loops.Go(func() error { return dispatch.Run(alive) })
 		return loops.Wait()
 	})
-	if p.migrate {
-		all.Go(func() error { return migrateUntilDone(alive, db, p.log) })
-	}
 	if admin != nil {
 		all.Go(func() error {
 			return daemon.Serve(alive, daemon.ServeConfig{Listener: admin, Handler: daemon.Admin(), Grace: time.Second, WriteTimeout: 5 * time.Minute, Log: p.log})
@@ -145,20 +145,17 @@ func readiness(stop context.Context, db *store.Store) func(ctx context.Context) 
 	}
 }
 
-// migrateUntilDone waits for a database that is away.
-func migrateUntilDone(ctx context.Context, db *store.Store, log *zap.Logger) error {
+// migrateUntilDone waits for a database that is away. It returns, too, when the process is to stop.
+func migrateUntilDone(ctx context.Context, db *store.Store, log *zap.Logger) {
 	for delay := time.Second; ; delay = min(2*delay, 30*time.Second) {
 		err := db.Migrate(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // stopped before it could be done
+		if err == nil || ctx.Err() != nil {
+			return
 		}
 		log.Warn("can't migrate the database, trying again", zap.Error(err))
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(delay):
 		}
 	}
