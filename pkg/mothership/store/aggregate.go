@@ -2,9 +2,7 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -73,117 +71,6 @@ func (t *tx) lock(ctx context.Context, ids []string, skip bool) (map[string]*loc
 	return found, err
 }
 
-// loadRuns loads the open runs of locked clusters and, light, all their operations: what settle needs.
-func (t *tx) loadRuns(ctx context.Context, clusters map[string]*locked) error {
-	runs := make(map[string]*locked, len(clusters))
-	ids := make([]string, 0, len(clusters))
-	for _, l := range clusters {
-		if l.Cluster.OpenRun != "" && l.Run == nil {
-			ids = append(ids, l.Cluster.OpenRun)
-			runs[l.Cluster.OpenRun] = l
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	list := t.s.d.list(sorted(ids))
-	err := t.query(ctx, func(r *sqlx.Rows) error {
-		var run mothership.Run
-		var begun time.Time
-		err := r.Scan(&run.SchedulingID, &run.RuntimeID, &run.ClusterVersion, &run.ConfigVersion, &run.Delete, &run.Status, &run.Superseded, &run.Failed,
-			&run.Finished, &run.MaxRetries, &run.MaxParallel, &run.Reason, scanTime{&begun})
-		if err != nil {
-			return err
-		}
-		l := runs[run.SchedulingID]
-		l.run, l.Run, l.begun = run, &run, begun
-		return nil
-	}, `SELECT scheduling_id, runtime_id, cluster_version, config_version, deletion, status, superseded, failed, finished, max_retries, max_parallel, reason,
-		created_at FROM reconciliations WHERE `+t.s.d.in("scheduling_id"), list)
-	if err != nil {
-		return err
-	}
-	return t.query(ctx, func(r *sqlx.Rows) error {
-		op := &mothership.Operation{}
-		var dependsOn string
-		err := r.Scan(&op.CorrelationID, &op.SchedulingID, &op.RuntimeID, &op.Component, &op.Reconciler, &op.State, &op.Priority, &op.Attempt, &op.Tries,
-			&op.MaxTries, &op.Runnable, &op.FailedRetries, scanTime{&op.NotBefore}, scanTime{&op.LeaseUntil}, scanTime{&op.QueuedUntil},
-			scanTime{&op.Deadline}, scanMillis{&op.DeadlineAfter}, &dependsOn)
-		if err != nil {
-			return err
-		}
-		op.DependsOn = split(dependsOn)
-		l := runs[op.SchedulingID]
-		if _, full := l.full[op.CorrelationID]; !full {
-			l.Operations = append(l.Operations, op)
-		}
-		return nil
-	}, `SELECT correlation_id, scheduling_id, runtime_id, component, reconciler, state, priority, attempt, tries, max_tries, runnable, failed_retries,
-		not_before, lease_until, queued_until, deadline, deadline_ms, depends_on FROM operations WHERE `+t.s.d.in("scheduling_id")+`
-		ORDER BY correlation_id`, list)
-}
-
-const operationColumns = `correlation_id, scheduling_id, runtime_id, component, namespace, version, reconciler, type, state, priority, rank, config_version,
-	depends_on, attempt, tries, max_tries, retries, fence, runnable, not_before, lease_until, lease_ms, queued_until, deadline, deadline_ms, accepted,
-	called_back, runner_id, retry_id, failed_retries, failed_retry_id, reason, picked_up, processing_ms, created_at, updated_at`
-
-func scanOperation(r *sqlx.Rows, op *mothership.Operation, more ...any) error {
-	var dependsOn string
-	var pickedUp time.Time
-	err := r.Scan(append([]any{
-		&op.CorrelationID, &op.SchedulingID, &op.RuntimeID, &op.Component, &op.Namespace, &op.Version, &op.Reconciler, &op.Type, &op.State, &op.Priority,
-		&op.Rank, &op.ConfigVersion, &dependsOn, &op.Attempt, &op.Tries, &op.MaxTries, &op.Retries, &op.Fence, &op.Runnable,
-		scanTime{&op.NotBefore},
-		scanTime{&op.LeaseUntil},
-		scanMillis{&op.LeaseLength},
-		scanTime{&op.QueuedUntil},
-		scanTime{&op.Deadline},
-		scanMillis{&op.DeadlineAfter},
-		&op.Accepted, &op.CalledBack, &op.RunnerID, &op.RetryID, &op.FailedRetries, &op.FailedRetryID, &op.Reason,
-		scanTime{&pickedUp},
-		scanMillis{&op.ProcessingDuration},
-		scanTime{&op.Created},
-		scanTime{&op.Updated},
-	}, more...)...)
-	if err != nil {
-		return err
-	}
-	if !pickedUp.IsZero() {
-		op.PickedUp = &pickedUp
-	}
-	op.DependsOn = split(dependsOn)
-	return nil
-}
-
-// loadOperations loads operations of locked clusters by their keys, with all columns.
-func (t *tx) loadOperations(ctx context.Context, clusters map[string]*locked, ids []string) (map[string]*mothership.Operation, error) {
-	found := make(map[string]*mothership.Operation, len(ids))
-	err := t.query(ctx, func(r *sqlx.Rows) error {
-		op := &mothership.Operation{}
-		if err := scanOperation(r, op); err != nil {
-			return err
-		}
-		l := clusters[op.RuntimeID]
-		if l == nil {
-			return nil
-		}
-		found[op.CorrelationID] = op
-		if op.SchedulingID == l.Cluster.OpenRun {
-			l.Operations = append(l.Operations, op)
-		}
-		l.full[op.CorrelationID] = loaded{attempt: op.Attempt, state: op.State}
-		return nil
-	}, "SELECT "+operationColumns+" FROM operations WHERE "+t.s.d.in("correlation_id")+" ORDER BY correlation_id", t.s.d.list(sorted(ids)))
-	return found, err
-}
-
-func split(names string) []string {
-	if names == "" {
-		return nil
-	}
-	return strings.Split(names, ",")
-}
-
 // write writes what events changed, each table by its primary key in order.
 func (t *tx) write(ctx context.Context, clusters map[string]*locked) error {
 	ids := make([]string, 0, len(clusters))
@@ -202,31 +89,13 @@ func (t *tx) write(ctx context.Context, clusters map[string]*locked) error {
 			return err
 		}
 	}
-	steps := []struct {
-		rows  [][]any
-		write func(context.Context, [][]any) (int64, error)
-		what  string
-	}{
-		{w.full, t.updateOperations, "operations"},
-		{w.gates, t.updateGates, "gates of operations"},
-		{w.reports, t.updateReports, "reports of operations"},
-		{w.runs, t.updateRuns, "runs"},
-		{w.clusters, t.updateClusters, "clusters"},
-		{w.statuses, t.insertStatuses, "statuses"},
+	err := t.writeAll(ctx, []change{
+		operationChange(w.full), gateChange(w.gates), runChange(w.runs), clusterChange(w.clusters), statusChange(w.statuses),
+	})
+	if err != nil || len(w.reports) == 0 {
+		return err
 	}
-	for _, step := range steps {
-		if len(step.rows) == 0 {
-			continue
-		}
-		n, err := step.write(ctx, step.rows)
-		if err != nil {
-			return err
-		}
-		if int(n) != len(step.rows) { // Under the lock this can't be.
-			return fmt.Errorf("write %s: %w: %d of %d", step.what, errRows, n, len(step.rows))
-		}
-	}
-	return nil
+	return t.writeAll(ctx, []change{reportChange(w.reports)}) // One statement changes a row only once.
 }
 
 // writer collects rows.
@@ -237,7 +106,6 @@ type writer struct {
 
 // add collects what events changed in one aggregate.
 func (w *writer) add(l *locked, t *tx) {
-	slices.SortFunc(l.Operations, func(a, b *mothership.Operation) int { return strings.Compare(a.CorrelationID, b.CorrelationID) })
 	for _, op := range l.Operations {
 		w.operation(op, l, t)
 	}

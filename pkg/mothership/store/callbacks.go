@@ -2,12 +2,9 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/jmoiron/sqlx"
 
 	"github.com/kyma-incubator/reconciler/pkg/mothership"
 )
@@ -33,6 +30,14 @@ type note struct {
 // final says whether a note can end its operation. Those are taken last: what else is in a batch was sent before.
 func (n *note) final() bool {
 	return n.callback != nil && (n.callback.Status == mothership.CallbackSuccess || n.callback.Status == mothership.CallbackError)
+}
+
+// loud says that a note most likely changes what settle looks at.
+func (n *note) loud() bool {
+	if n.outcome != nil {
+		return n.outcome.Class != mothership.OutcomeAccepted
+	}
+	return n.callback.Status != mothership.CallbackRunning && n.callback.Status != mothership.CallbackNotStarted
 }
 
 // Callbacks takes messages of component reconcilers. Calls that arrive during a commit are committed together by the next
@@ -74,12 +79,12 @@ func (s *Store) PostOutcomes(ctx context.Context, outcomes []mothership.PostOutc
 }
 
 // commitNotes is one transaction over a batch of notes.
-func (s *Store) commitNotes(ctx context.Context, batch []note, alone bool) ([]answer[mothership.CallbackResult], error) {
+func (s *Store) commitNotes(ctx context.Context, batch []note, wait bool) ([]answer[mothership.CallbackResult], error) {
 	var answers []answer[mothership.CallbackResult]
 	var declared map[string]time.Duration
 	err := s.inTx(ctx, s.hot, func(ctx context.Context, t *tx) error {
 		answers = make([]answer[mothership.CallbackResult], len(batch))
-		got, err := t.open(ctx, batch, alone)
+		got, err := t.open(ctx, batch, wait)
 		if err != nil {
 			return err
 		}
@@ -88,7 +93,7 @@ func (s *Store) commitNotes(ctx context.Context, batch []note, alone bool) ([]an
 			n := &batch[i]
 			l, op := got.clusters[n.runtimeID], got.operations[n.correlationID]
 			switch {
-			case got.missed[n.runtimeID]:
+			case l == nil && !wait && s.d.postgres: // Locked by somebody else, or not there at all.
 				answers[i].skipped = true
 			case l == nil || op == nil || (n.callback != nil && n.callback.SchedulingID != "" && n.callback.SchedulingID != op.SchedulingID):
 				answers[i].result.Err = fmt.Errorf("%w: operation %q", mothership.ErrNotFound, n.correlationID)
@@ -126,63 +131,38 @@ func fold(batch []note) []int {
 	return append(order, last...)
 }
 
-// errRows says that a write hit another number of rows than it must.
-var errRows = errors.New("unexpected number of rows")
-
 // opened is what a batch is about.
 type opened struct {
 	clusters   map[string]*locked
 	operations map[string]*mothership.Operation
-	missed     map[string]bool // clusters that are locked by somebody else
 }
 
 // open locks the clusters of a batch and loads the operations that it names; where a note isn't quiet, the rest of its run
-// too.
-func (t *tx) open(ctx context.Context, batch []note, alone bool) (opened, error) {
-	got := opened{missed: map[string]bool{}}
+// too. What a note looks like at first is nearly always right, and then it is one statement.
+func (t *tx) open(ctx context.Context, batch []note, wait bool) (got opened, err error) {
 	ids, clusters := make([]string, len(batch)), make([]string, len(batch))
 	for i := range batch {
 		ids[i], clusters[i] = batch[i].correlationID, batch[i].runtimeID
 	}
-	var err error
-	if got.clusters, err = t.lock(ctx, clusters, !alone); err != nil {
-		return got, err
-	}
-	if got.operations, err = t.loadOperations(ctx, got.clusters, ids); err != nil {
+	if got.clusters, err = t.lock(ctx, clusters, !wait); err != nil {
 		return got, err
 	}
 	loud := map[string]*locked{}
-	var unknown []string
+	for i := range batch {
+		if l := got.clusters[batch[i].runtimeID]; l != nil && (l.Cluster.Closing || batch[i].loud()) {
+			loud[batch[i].runtimeID] = l
+		}
+	}
+	if got.operations, err = t.load(ctx, got.clusters, ids, loud); err != nil {
+		return got, err
+	}
 	for i := range batch {
 		n := &batch[i]
 		l, op := got.clusters[n.runtimeID], got.operations[n.correlationID]
-		switch {
-		case l == nil:
-			unknown = append(unknown, n.runtimeID)
-		case op == nil:
-		case n.callback != nil && !l.Quiet(op, n.callback.Status), n.outcome != nil && !l.QuietOutcome(op, *n.outcome):
+		if op != nil && (n.callback != nil && !l.Quiet(op, n.callback.Status) || n.outcome != nil && !l.QuietOutcome(op, *n.outcome)) {
 			loud[n.runtimeID] = l
 		}
 	}
-	if len(unknown) > 0 && !alone && t.s.d.postgres {
-		// Locked by somebody else, or not there at all.
-		if got.missed, err = t.exist(ctx, unknown); err != nil {
-			return got, err
-		}
-	}
-	return got, t.loadRuns(ctx, loud)
-}
-
-// exist returns which of the clusters there are, without locking them.
-func (t *tx) exist(ctx context.Context, ids []string) (map[string]bool, error) {
-	found := map[string]bool{}
-	err := t.query(ctx, func(r *sqlx.Rows) error {
-		var id string
-		if err := r.Scan(&id); err != nil {
-			return err
-		}
-		found[id] = true
-		return nil
-	}, "SELECT runtime_id FROM clusters WHERE "+t.s.d.in("runtime_id"), t.s.d.list(sorted(ids)))
-	return found, err
+	_, err = t.load(ctx, got.clusters, nil, loud)
+	return got, err
 }

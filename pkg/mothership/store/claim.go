@@ -167,11 +167,8 @@ func (t *tx) claim(ctx context.Context, candidates []candidate, requests []mothe
 	if err != nil {
 		return nil, false, err
 	}
-	operations, err := t.loadOperations(ctx, locked, ids)
+	operations, err := t.load(ctx, locked, ids, locked)
 	if err != nil {
-		return nil, false, err
-	}
-	if err := t.loadRuns(ctx, locked); err != nil {
 		return nil, false, err
 	}
 	for _, c := range candidates {

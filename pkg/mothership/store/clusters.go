@@ -69,7 +69,8 @@ func (t *tx) one(ctx context.Context, runtimeID string) (*locked, error) {
 	if l == nil {
 		return nil, fmt.Errorf("%w: cluster %q", mothership.ErrNotFound, runtimeID)
 	}
-	return l, t.loadRuns(ctx, clusters)
+	_, err = t.load(ctx, clusters, nil, clusters)
+	return l, err
 }
 
 // differs compares a body with the current versions by decrypting these.

@@ -73,7 +73,7 @@ func (s *Store) settle(ctx context.Context, ids []string, event func(*locked)) e
 		if err != nil {
 			return err
 		}
-		if err := t.loadRuns(ctx, clusters); err != nil {
+		if _, err := t.load(ctx, clusters, nil, clusters); err != nil {
 			return err
 		}
 		for _, l := range clusters {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 // maxBatch bounds what one transaction takes.
 const maxBatch = 256
 
-// maxSkips is how often an item is left out of a batch because somebody else has its cluster locked, before it is tried
-// alone and waits for the lock.
+// maxSkips is how often an item is left out of a batch because somebody else has its cluster locked, before its caller waits
+// for the lock.
 const maxSkips = 3
 
 // answer is what became of one item. A skipped one was left out because its cluster is locked.
@@ -25,7 +26,7 @@ type answer[R any] struct {
 // group commits what arrives together in one transaction: a batch is what came during the previous commit. There is no
 // goroutine and no timer: the first caller commits its batch, and then hands the next batch to one who waits in it.
 type group[T, R any] struct {
-	commit  func(ctx context.Context, items []T, alone bool) ([]answer[R], error)
+	commit  func(ctx context.Context, items []T, wait bool) ([]answer[R], error)
 	timeout time.Duration
 
 	mu    sync.Mutex
@@ -46,7 +47,7 @@ type call[T, R any] struct {
 	left    int
 	err     error
 	lead    bool          // it is to commit the next batch
-	alone   []*item[T, R] // to be committed by itself, each alone
+	waits   []*item[T, R] // to be committed by itself, waiting for locks
 	gone    bool          // the caller has given up
 	signal  chan struct{}
 }
@@ -70,8 +71,7 @@ func (g *group[T, R]) do(ctx context.Context, values []T) ([]R, error) {
 		g.queue = append(g.queue, &item[T, R]{value: v, of: c, index: i})
 	}
 	if !g.busy {
-		g.busy, c.lead = true, true
-		c.wake()
+		g.hand()
 	}
 	g.mu.Unlock()
 	for {
@@ -82,16 +82,16 @@ func (g *group[T, R]) do(ctx context.Context, values []T) ([]R, error) {
 		case <-c.signal:
 		}
 		g.mu.Lock()
-		lead, alone, finished, err := c.lead, c.alone, c.left == 0, c.err
-		c.lead, c.alone = false, nil
+		lead, waits, finished, err := c.lead, c.waits, c.left == 0, c.err
+		c.lead = false
 		g.mu.Unlock()
-		if lead {
+		switch {
+		case lead:
 			g.next(ctx)
-		}
-		for _, it := range alone {
-			g.run(ctx, []*item[T, R]{it}, true)
-		}
-		if finished {
+			c.wake()
+		case len(waits) > 0:
+			g.wait(ctx, c, waits)
+		case finished:
 			return c.results, err
 		}
 	}
@@ -116,15 +116,30 @@ func (g *group[T, R]) leave(c *call[T, R]) {
 	}
 }
 
-// hand gives the lead to the first who waits.
+// hand gives the lead to the first in the queue who doesn't wait for locks.
 func (g *group[T, R]) hand() {
-	if len(g.queue) == 0 {
-		g.busy = false
-		return
+	g.busy = false
+	for _, it := range g.queue {
+		if c := it.of; len(c.waits) == 0 {
+			g.busy, c.lead = true, true
+			c.wake()
+			return
+		}
 	}
-	c := g.queue[0].of
-	c.lead = true
+}
+
+// wait commits a caller's items that others have locked again and again, all together and without the lead.
+func (g *group[T, R]) wait(ctx context.Context, c *call[T, R], items []*item[T, R]) {
+	for batch := range slices.Chunk(items, maxBatch) {
+		g.run(ctx, batch, true)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c.waits = c.waits[len(items):]
 	c.wake()
+	if !g.busy {
+		g.hand()
+	}
 }
 
 // next commits the next batch and hands on the lead.
@@ -143,18 +158,18 @@ func (g *group[T, R]) next(ctx context.Context) {
 }
 
 // run commits a batch; if the database refuses it as a whole, each member by itself.
-func (g *group[T, R]) run(ctx context.Context, batch []*item[T, R], alone bool) {
+func (g *group[T, R]) run(ctx context.Context, batch []*item[T, R], wait bool) {
 	values := make([]T, len(batch))
 	for i, it := range batch {
 		values[i] = it.value
 	}
 	// A caller that hangs up must not take the others' messages with it.
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.timeout)
-	answers, err := g.commit(bounded, values, alone)
+	answers, err := g.commit(bounded, values, wait)
 	cancel()
 	if err != nil && len(batch) > 1 && refused(err) {
 		for _, it := range batch {
-			g.run(ctx, []*item[T, R]{it}, false)
+			g.run(ctx, []*item[T, R]{it}, wait)
 		}
 		return
 	}
@@ -174,7 +189,7 @@ func (g *group[T, R]) run(ctx context.Context, batch []*item[T, R], alone bool) 
 			it.skips++
 			again = append(again, it)
 		default:
-			it.of.alone = append(it.of.alone, it)
+			it.of.waits = append(it.of.waits, it)
 			it.of.wake()
 		}
 		if it.of.left == 0 {
@@ -184,7 +199,6 @@ func (g *group[T, R]) run(ctx context.Context, batch []*item[T, R], alone bool) 
 	if len(again) > 0 {
 		g.queue = append(again, g.queue...)
 		if !g.busy {
-			g.busy = true
 			g.hand()
 		}
 	}

@@ -95,20 +95,20 @@ func (s *Store) Reconciliation(ctx context.Context, schedulingID string) (mother
 		return run, nil, fmt.Errorf("%w: reconciliation %q", mothership.ErrNotFound, schedulingID)
 	}
 	operations := []mothership.Operation{}
-	err = s.read(ctx, func(r *sqlx.Rows) error {
-		var op mothership.Operation
-		var report string
-		if err := scanOperation(r, &op, &report); err != nil {
+	r := newRow(operationWidth + 1)
+	err = s.read(ctx, func(rows *sqlx.Rows) error {
+		if err := r.scan(rows); err != nil {
 			return err
 		}
+		op, report := *r.operation(), r.text()
 		if report != "" {
 			if err := json.Unmarshal([]byte(report), &op.Report); err != nil {
 				return fmt.Errorf("report of operation %q: %w", op.CorrelationID, err)
 			}
 		}
 		operations = append(operations, op)
-		return nil
-	}, "SELECT "+operationColumns+", report FROM operations WHERE scheduling_id = ? ORDER BY priority, component", schedulingID)
+		return r.err
+	}, "SELECT "+operationColumns+", o.report FROM operations o WHERE scheduling_id = ? ORDER BY priority, component", schedulingID)
 	if err != nil {
 		return run, nil, fmt.Errorf("read operations of %q: %w", schedulingID, err)
 	}

@@ -53,11 +53,8 @@ func (s *Store) sweep(ctx context.Context, condition string, limit int, event fu
 		if err != nil {
 			return err
 		}
-		operations, err := t.loadOperations(ctx, locked, ids)
+		operations, err := t.load(ctx, locked, ids, locked)
 		if err != nil {
-			return err
-		}
-		if err := t.loadRuns(ctx, locked); err != nil {
 			return err
 		}
 		for i, id := range ids {

@@ -3,8 +3,13 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/jmoiron/sqlx"
 
 	"github.com/kyma-incubator/reconciler/pkg/mothership"
 )
@@ -28,12 +33,74 @@ func (d dialect) update(table string, columns []column, keys int, where string) 
 	return b.String()
 }
 
-func (t *tx) updateRows(ctx context.Context, table string, columns []column, keys int, where string, rows [][]any) (int64, error) {
-	return t.exec(ctx, t.s.d.update(table, columns, keys, where), t.s.d.values(columns, rows)...)
+// change is rows to be written to one table.
+type change struct {
+	what, table string
+	columns     []column
+	keys        int // so many first columns find the row by where; 0: rows are inserted
+	where       string
+	rows        [][]any
 }
 
-func (t *tx) updateOperations(ctx context.Context, rows [][]any) (int64, error) {
-	return t.updateRows(ctx, "operations", []column{
+func (d dialect) write(c change) string {
+	if c.keys == 0 {
+		return d.insert(c.table, c.columns, "")
+	}
+	return d.update(c.table, c.columns, c.keys, c.where)
+}
+
+// errRows says that a write hit another number of rows than it must.
+var errRows = errors.New("unexpected number of rows")
+
+func (c *change) check(n int64) error {
+	if int(n) != len(c.rows) { // Under the lock this can't be.
+		return fmt.Errorf("write %s: %w: %d of %d", c.what, errRows, n, len(c.rows))
+	}
+	return nil
+}
+
+// writeAll writes changes of different rows, on PostgreSQL all by one statement.
+func (t *tx) writeAll(ctx context.Context, changes []change) error {
+	changes = slices.DeleteFunc(changes, func(c change) bool { return len(c.rows) == 0 })
+	if t.s.d.postgres && len(changes) > 1 {
+		return t.writeAtOnce(ctx, changes)
+	}
+	for _, c := range changes {
+		n, err := t.exec(ctx, t.s.d.write(c), t.s.d.values(c.columns, c.rows)...)
+		if err == nil {
+			err = c.check(n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) writeAtOnce(ctx context.Context, changes []change) error {
+	parts, counts := make([]string, len(changes)), make([]string, len(changes))
+	var args []any
+	for i, c := range changes {
+		parts[i] = fmt.Sprintf("w%d AS (%s RETURNING 1)", i, t.s.d.write(c))
+		counts[i] = fmt.Sprintf("(SELECT count(*) FROM w%d)", i)
+		args = append(args, t.s.d.values(c.columns, c.rows)...)
+	}
+	r := newRow(len(changes))
+	return t.query(ctx, func(rows *sqlx.Rows) error {
+		if err := r.scan(rows); err != nil {
+			return err
+		}
+		for _, c := range changes {
+			if err := c.check(r.int64()); err != nil {
+				return err
+			}
+		}
+		return r.err
+	}, "WITH "+strings.Join(parts, ", ")+" SELECT "+strings.Join(counts, ", "), args...)
+}
+
+func operationChange(rows [][]any) change {
+	return change{what: "operations", table: "operations", rows: rows, keys: 2, where: "o.correlation_id = v.id AND o.attempt = v.was", columns: []column{
 		{"id", kindText},
 		{"was", kindInt},
 		{"state", kindText},
@@ -58,12 +125,12 @@ func (t *tx) updateOperations(ctx context.Context, rows [][]any) (int64, error) 
 		{"picked_up", kindTime},
 		{"processing_ms", kindInt},
 		{"updated_at", kindTime},
-	}, 2, "o.correlation_id = v.id AND o.attempt = v.was", rows)
+	}}
 }
 
-// updateGates writes what settle changes of operations that no event was about.
-func (t *tx) updateGates(ctx context.Context, rows [][]any) (int64, error) {
-	return t.updateRows(ctx, "operations", []column{
+// gateChange is what settle changes of operations that no event was about.
+func gateChange(rows [][]any) change {
+	return change{what: "gates of operations", table: "operations", rows: rows, keys: 2, where: "o.correlation_id = v.id AND o.attempt = v.was", columns: []column{
 		{"id", kindText},
 		{"was", kindInt},
 		{"state", kindText},
@@ -72,21 +139,21 @@ func (t *tx) updateGates(ctx context.Context, rows [][]any) (int64, error) {
 		{"queued_until", kindTime},
 		{"reason", kindText},
 		{"updated_at", kindTime},
-	}, 2, "o.correlation_id = v.id AND o.attempt = v.was", rows)
+	}}
 }
 
-func (t *tx) updateReports(ctx context.Context, rows [][]any) (int64, error) {
-	return t.updateRows(ctx, "operations", []column{{"id", kindText}, {"report", kindText}}, 1, "o.correlation_id = v.id", rows)
+func reportChange(rows [][]any) change {
+	return change{what: "reports of operations", table: "operations", rows: rows, keys: 1, where: "o.correlation_id = v.id", columns: []column{{"id", kindText}, {"report", kindText}}}
 }
 
-func (t *tx) updateRuns(ctx context.Context, rows [][]any) (int64, error) {
-	return t.updateRows(ctx, "reconciliations", []column{
+func runChange(rows [][]any) change {
+	return change{what: "runs", table: "reconciliations", rows: rows, keys: 1, where: "o.scheduling_id = v.id", columns: []column{
 		{"id", kindText}, {"status", kindText}, {"superseded", kindBool}, {"failed", kindBool}, {"finished", kindBool}, {"updated_at", kindTime},
-	}, 1, "o.scheduling_id = v.id", rows)
+	}}
 }
 
-func (t *tx) updateClusters(ctx context.Context, rows [][]any) (int64, error) {
-	return t.updateRows(ctx, "clusters", []column{
+func clusterChange(rows [][]any) change {
+	return change{what: "clusters", table: "clusters", rows: rows, keys: 1, where: "o.runtime_id = v.id", columns: []column{
 		{"id", kindText},
 		{"cluster_version", kindInt},
 		{"config_version", kindInt},
@@ -106,24 +173,28 @@ func (t *tx) updateClusters(ctx context.Context, rows [][]any) (int64, error) {
 		{"input_at", kindTime},
 		{"next_run_at", kindTime},
 		{"updated_at", kindTime},
-	}, 1, "o.runtime_id = v.id", rows)
+	}}
 }
 
-func (t *tx) insertStatuses(ctx context.Context, rows [][]any) (int64, error) {
-	return t.insertRows(ctx, "cluster_statuses", []column{
+func statusChange(rows [][]any) change {
+	return change{what: "statuses", table: "cluster_statuses", rows: rows, columns: []column{
 		{"runtime_id", kindText}, {"cluster_version", kindInt}, {"config_version", kindInt}, {"status", kindText}, {"created_at", kindTime},
-	}, "", rows)
+	}}
 }
 
-func (t *tx) insertRows(ctx context.Context, table string, columns []column, conflict string, rows [][]any) (int64, error) {
+// insert builds an INSERT of rows; conflict says what to do with those that are there already.
+func (d dialect) insert(table string, columns []column, conflict string) string {
 	names := make([]string, len(columns))
 	for i, c := range columns {
 		names[i] = c.name
 	}
 	list := strings.Join(names, ", ")
 	// WHERE true tells SQLite's grammar that ON CONFLICT doesn't belong to the SELECT.
-	query := "INSERT INTO " + table + " (" + list + ") SELECT " + list + " FROM " + t.s.d.table(columns) + " WHERE true " + conflict
-	return t.exec(ctx, query, t.s.d.values(columns, rows)...)
+	return "INSERT INTO " + table + " (" + list + ") SELECT " + list + " FROM " + d.table(columns) + " WHERE true " + conflict
+}
+
+func (t *tx) insertRows(ctx context.Context, table string, columns []column, conflict string, rows [][]any) (int64, error) {
+	return t.exec(ctx, t.s.d.insert(table, columns, conflict), t.s.d.values(columns, rows)...)
 }
 
 // clean makes a text that both databases take: valid UTF-8 without NUL, of bounded length.
