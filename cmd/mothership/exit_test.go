@@ -250,7 +250,7 @@ func TestMigrateSaysWhichDatabase(t *testing.T) {
 	require.Contains(t, output, "the fences of all clusters are raised")
 }
 
-func TestDatabaseAway(t *testing.T) {
+func TestF08W2DatabaseAway(t *testing.T) {
 	t.Parallel()
 	postgres := pgtest.StartServer(t)
 	keyset := filepath.Join(t.TempDir(), "keyset.json")

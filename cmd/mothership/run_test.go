@@ -202,7 +202,7 @@ func TestF13EveryChangeIsPickedUp(t *testing.T) {
 	}
 }
 
-func TestF24TwoInstancesHandOverEachOperationOnce(t *testing.T) {
+func TestF24W3TwoInstancesHandOverEachOperationOnce(t *testing.T) {
 	t.Parallel()
 	db := onPostgres(t)
 	stub := reconcilertest.Start(t)
@@ -222,7 +222,7 @@ func TestF24TwoInstancesHandOverEachOperationOnce(t *testing.T) {
 	}
 	require.Len(t, seen, 40*4)
 	for id, n := range seen {
-		require.Equal(t, 1, n, "W3 operation %s", id)
+		require.Equal(t, 1, n, "operation %s", id)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/kyma-incubator/reconciler/pkg/mothership/store"
 )
 
-// F24 and W3: many dispatchers on two replicas claim at once; no operation is claimed twice, none is left.
-func TestClaimAtOnce(t *testing.T) {
+// Many dispatchers on two replicas claim at once; no operation is claimed twice, none is left.
+func TestF24W3ClaimAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(e *env) {
 		t := e.t
