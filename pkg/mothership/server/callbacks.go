@@ -40,7 +40,7 @@ func (s *server) PostCallback(ctx context.Context, request mothershipv1.PostCall
 		return nil, fmt.Errorf("%d answers to one callback", len(results))
 	}
 	if err := results[0].Err; err != nil {
-		return nil, &refusedCallback{err: err, callback: &callback}
+		return nil, &callbackError{err: err, callback: &callback}
 	}
 	if component := results[0].Ended; component != "" {
 		s.processing.WithLabelValues(component, string(callback.Status)).Observe(float64(callback.ProcessingDuration) / float64(time.Millisecond))
@@ -48,17 +48,17 @@ func (s *server) PostCallback(ctx context.Context, request mothershipv1.PostCall
 	return mothershipv1.PostCallback200JSONResponse{Cancel: results[0].Cancel}, nil
 }
 
-// refusedCallback is the refusal of a callback: news for whoever reads the log, since its sender is going to stop, or isn't ours.
-type refusedCallback struct {
+// callbackError is the refusal of a callback: news for whoever reads the log, since its sender is going to stop, or isn't ours.
+type callbackError struct {
 	err      error
 	callback *mothership.Callback
 }
 
-func (e *refusedCallback) Error() string { return e.err.Error() }
-func (e *refusedCallback) Unwrap() error { return e.err }
+func (e *callbackError) Error() string { return e.err.Error() }
+func (e *callbackError) Unwrap() error { return e.err }
 
 // key is the same for refusals that are logged once an hour: of one operation, if the sender has a token of it.
-func (e *refusedCallback) key() string {
+func (e *callbackError) key() string {
 	switch {
 	case errors.Is(e.err, mothership.ErrUnauthorized):
 		return "callback/unauthorized"
@@ -69,7 +69,7 @@ func (e *refusedCallback) key() string {
 	}
 }
 
-func (e *refusedCallback) fields() []zap.Field {
+func (e *callbackError) fields() []zap.Field {
 	runtimeID := e.callback.CorrelationID[:max(0, strings.LastIndex(e.callback.CorrelationID, "--"))]
 	return []zap.Field{
 		zap.String("runtime-id", clip(runtimeID, 64)), zap.String("scheduling-id", clip(e.callback.SchedulingID, 128)),

@@ -80,7 +80,7 @@ func (s *server) renderError(w http.ResponseWriter, r *http.Request, err error) 
 	if status == http.StatusInternalServerError && s.notReady(r) {
 		status, code, text = classify(&unavailableError{err: err})
 	}
-	var refused *refusedCallback
+	var refused *callbackError
 	switch {
 	case errors.As(err, &refused):
 		s.repeats.Log(zap.InfoLevel, refused.key(), "callback refused", refused.fields()...)

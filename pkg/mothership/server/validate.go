@@ -65,7 +65,7 @@ func (s *server) validateComponents(config mothershipv1.KymaConfig) ([]mothershi
 	seen := map[string]bool{}
 	for i, c := range config.Components {
 		field := fmt.Sprintf("kymaConfig.components[%d]", i)
-		lower := strings.ToLower(c.Component)
+		lower, git := strings.ToLower(c.Component), strings.HasSuffix(c.URL, ".git")
 		switch {
 		case c.Component == "":
 			return nil, invalid(field+".component", "is missing")
@@ -77,9 +77,9 @@ func (s *server) validateComponents(config mothershipv1.KymaConfig) ([]mothershi
 			return nil, invalid(field+".component", "%q is there twice", c.Component)
 		case c.Namespace != "" && !namespacePattern.MatchString(c.Namespace):
 			return nil, invalid(field+".namespace", "%q isn't the name of a namespace", clip(c.Namespace, 70))
-		case c.Version == "" && config.Version == "" && !strings.HasSuffix(c.URL, ".git"):
+		case c.Version == "" && config.Version == "" && !git:
 			return nil, invalid(field+".version", "is missing, and so is kymaConfig.version")
-		case c.Version != "" && !possibleVersion(c.Version) && !(strings.HasSuffix(c.URL, ".git") && possibleReference(c.Version)):
+		case c.Version != "" && !possibleVersion(c.Version) && (!git || !possibleReference(c.Version)):
 			return nil, invalid(field+".version", "%q can't be a version", clip(c.Version, 60))
 		}
 		seen[lower] = true
