@@ -164,7 +164,13 @@ func (r *run) instances(ctx context.Context, crd unstructured.Unstructured) ([]d
 		}
 		r.writes.Add(1)
 		r.warn("%s: its conversion webhook failed and was switched off", keyOf(&crd))
-		err = r.retry(ctx, list)
+		// the API server takes a moment to follow
+		for until := r.cfg.Now().Add(r.cfg.EstablishTimeout); ; {
+			err = r.retry(ctx, list)
+			if !kube.IsCode(err, 500) || !r.cfg.Now().Before(until) || pause(ctx, r.cfg.RetryDelay) != nil {
+				break
+			}
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list what is left of a custom kind: %w", err)
