@@ -209,7 +209,7 @@ func (d *demo) follow(ctx context.Context, wanted mothershipv1.Status) error {
 		if err != nil {
 			return err
 		}
-		runs, err := d.api.GetReconciliationsWithResponse(ctx, &mothershipv1.GetReconciliationsParams{RuntimeID: []string{d.request.RuntimeID}, Last: last})
+		runs, err := d.api.GetReconciliationsWithResponse(ctx, &mothershipv1.GetReconciliationsParams{RuntimeID: []string{d.request.RuntimeID}, Last: &last})
 		if err != nil {
 			return err
 		}
@@ -240,8 +240,9 @@ func (d *demo) follow(ctx context.Context, wanted mothershipv1.Status) error {
 
 // again asks for a run now and waits until it ended well.
 func (d *demo) again(ctx context.Context) error {
+	last := 1
 	newest := func() (string, error) {
-		runs, err := d.api.GetReconciliationsWithResponse(ctx, &mothershipv1.GetReconciliationsParams{RuntimeID: []string{d.request.RuntimeID}, Last: 1})
+		runs, err := d.api.GetReconciliationsWithResponse(ctx, &mothershipv1.GetReconciliationsParams{RuntimeID: []string{d.request.RuntimeID}, Last: &last})
 		if err != nil || runs.JSON200 == nil || len(*runs.JSON200) == 0 {
 			return "", errors.Join(err, errors.New("the cluster has no runs"))
 		}

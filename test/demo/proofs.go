@@ -137,7 +137,8 @@ func (d *demo) unchanged(ctx context.Context) error {
 }
 
 func (d *demo) history(ctx context.Context) error {
-	resp, err := d.api.GetStatusChangesWithResponse(ctx, d.request.RuntimeID, &mothershipv1.GetStatusChangesParams{Offset: "1h"})
+	offset := "1h"
+	resp, err := d.api.GetStatusChangesWithResponse(ctx, d.request.RuntimeID, &mothershipv1.GetStatusChangesParams{Offset: &offset})
 	if err != nil {
 		return err
 	}

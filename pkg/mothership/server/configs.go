@@ -42,7 +42,9 @@ func (s *server) config(ctx context.Context, runtimeID string, version int64) (m
 
 // GetClusterState shows a cluster's newest state, or the one that a run or an operation belongs to.
 func (s *server) GetClusterState(ctx context.Context, request mothershipv1.GetClusterStateRequestObject) (mothershipv1.GetClusterStateResponseObject, error) {
-	filter := mothership.StateFilter(request.Params)
+	filter := mothership.StateFilter{
+		RuntimeID: valueOf(request.Params.RuntimeID), SchedulingID: valueOf(request.Params.SchedulingID), CorrelationID: valueOf(request.Params.CorrelationID),
+	}
 	if filter == (mothership.StateFilter{}) {
 		return nil, invalid("runtimeID", "one of runtimeID, schedulingID and correlationID is needed")
 	}

@@ -44,7 +44,7 @@ func (s *server) GetReconciliations(ctx context.Context, request mothershipv1.Ge
 
 // validateFilter checks the filters; IDs that can't exist are dropped, an empty value is one that is absent.
 func (s *server) validateFilter(params mothershipv1.GetReconciliationsParams) (mothership.ReconciliationFilter, error) {
-	filter := mothership.ReconciliationFilter{Cursor: params.Cursor, Limit: s.cfg.MaxList}
+	filter := mothership.ReconciliationFilter{After: params.After, Before: params.Before, Cursor: valueOf(params.Cursor), Limit: s.cfg.MaxList}
 	for _, id := range params.RuntimeID {
 		if idPattern.MatchString(id) {
 			filter.RuntimeIDs = append(filter.RuntimeIDs, id)
@@ -57,35 +57,38 @@ func (s *server) validateFilter(params mothershipv1.GetReconciliationsParams) (m
 		}
 		filter.Statuses = append(filter.Statuses, status)
 	}
-	if !params.After.IsZero() {
-		filter.After = &params.After
-	}
-	if !params.Before.IsZero() {
-		filter.Before = &params.Before
-	}
 	for _, bound := range []struct {
 		name  string
-		value int
+		value *int
 	}{{"last", params.Last}, {"limit", params.Limit}} {
 		switch {
-		case bound.value < 0:
+		case bound.value == nil:
+		case *bound.value <= 0:
 			return filter, invalid(bound.name, "want a number above 0")
-		case bound.value > 0:
-			filter.Limit = min(filter.Limit, bound.value)
+		default:
+			filter.Limit = min(filter.Limit, *bound.value)
 		}
 	}
 	return filter, nil
 }
 
+// valueOf is a parameter's value, or the zero one if it is absent: for those whose empty value means absent too.
+func valueOf[T any](parameter *T) T {
+	if parameter == nil {
+		return *new(T)
+	}
+	return *parameter
+}
+
 func (s *server) nextPage(params mothershipv1.GetReconciliationsParams, cursor string) string {
 	query := url.Values{"runtimeID": params.RuntimeID, "status": params.Status, "cursor": {cursor}}
-	for name, at := range map[string]time.Time{"after": params.After, "before": params.Before} {
-		if !at.IsZero() {
+	for name, at := range map[string]*time.Time{"after": params.After, "before": params.Before} {
+		if at != nil {
 			query.Set(name, at.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	if params.Limit > 0 {
-		query.Set("limit", strconv.Itoa(params.Limit))
+	if params.Limit != nil {
+		query.Set("limit", strconv.Itoa(*params.Limit))
 	}
 	return fmt.Sprintf(`<%s/v1/reconciliations?%s>; rel="next"`, s.cfg.AdvertiseURL, query.Encode())
 }

@@ -57,7 +57,7 @@ func (s *server) GetStatusChanges(ctx context.Context, request mothershipv1.GetS
 		return nil, err
 	}
 	since := defaultOffset
-	if text := request.Params.Offset; text != "" {
+	if text := valueOf(request.Params.Offset); text != "" {
 		var err error
 		if since, err = time.ParseDuration(text); err != nil || since < 0 {
 			return nil, invalid("offset", "%q isn't a duration like 168h", clip(text, 40))
