@@ -58,6 +58,9 @@ func (r *run) apply(ctx context.Context) error {
 	if r.repair {
 		claimDigest = r.p.InputDigest // what is repaired shows again if this run dies
 	}
+	if err := r.noteAbsent(ctx, todo); err != nil {
+		return err
+	}
 	if err := r.claim(ctx, claimDigest); err != nil {
 		return fmt.Errorf("claim the component: %w", err)
 	}

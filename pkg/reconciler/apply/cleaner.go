@@ -112,16 +112,9 @@ func (r *run) free(ctx context.Context, d doomed) error {
 
 // ownCRDs lists the CRDs that are labelled ours and that a component created.
 func (r *run) ownCRDs(ctx context.Context) ([]unstructured.Unstructured, error) {
-	created := map[string]bool{}
-	err := r.retry(ctx, func() error {
-		inventories, err := r.e.inventories(ctx, r.c)
-		for _, inv := range inventories {
-			for _, e := range inv.Entries {
-				if e.key().isCRD() && e.Created {
-					created[e.Name] = true
-				}
-			}
-		}
+	var inventories []*inventory
+	err := r.retry(ctx, func() (err error) {
+		inventories, err = r.e.inventories(ctx, r.c)
 		return err
 	})
 	if err != nil {
@@ -133,7 +126,7 @@ func (r *run) ownCRDs(ctx context.Context) ([]unstructured.Unstructured, error) 
 		return err
 	})
 	return slices.DeleteFunc(crds, func(crd unstructured.Unstructured) bool {
-		if created[crd.GetName()] {
+		if anyMade(inventories, &crd) {
 			return false
 		}
 		r.note(keyOf(&crd), "v1", ActionSkipped, StateReady, "it existed before us; its instances stay")

@@ -1,8 +1,11 @@
 package apply_test
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,6 +120,69 @@ func TestCRDs(t *testing.T) {
 		res, ok := find(report, "CustomResourceDefinition", "things."+f.group())
 		require.True(t, ok)
 		require.Equal(t, apply.ActionSkipped, res.Action)
+		require.False(t, f.crdGone())
+	})
+
+	// cutOff applies until the CRD is written, and dies.
+	cutOff := func(t *testing.T, f *fixture) {
+		t.Helper()
+		var dead atomic.Bool
+		ctx := kube.WithWriteGuard(ctxOf(t), func() error {
+			if dead.Load() {
+				return errors.New("died")
+			}
+			return nil
+		})
+		f.count.after(func(req *http.Request) {
+			if req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/things."+f.group()) {
+				dead.Store(true)
+			}
+		})
+		_, err := f.engine.Apply(ctx, f.render(customKind(f.group()), configMap("one", "1")).pass)
+		require.ErrorIs(t, err, kube.ErrWriteRefused)
+		require.False(t, f.crdGone())
+		require.True(t, f.gone("v1", "ConfigMap", "one"))
+		f.count.after(nil)
+	}
+	t.Run("a CRD of a pass that died is ours, for the next one", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		t.Cleanup(f.removeCRD)
+		cutOff(t, f)
+		f.apply()
+		f.delete()
+		require.True(t, f.crdGone())
+	})
+	t.Run("a CRD of a pass that died is ours, for the cleaner and a deletion", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		t.Cleanup(f.removeCRD)
+		cutOff(t, f)
+		f.create(thing(f.group(), "one"))
+		_, err := f.engine.Clean(ctxOf(t), f.as("cleaner").pass)
+		require.NoError(t, err)
+		require.True(t, f.gone(f.group()+"/v1", "Thing", "one"))
+		f.delete()
+		require.True(t, f.crdGone())
+	})
+	t.Run("a CRD that a pass adopted before it died isn't ours", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		t.Cleanup(f.removeCRD)
+		f.create(customKind(f.group()))
+		cutOff(t, f)
+		f.apply()
+		f.delete()
+		require.False(t, f.crdGone())
+	})
+	t.Run("a CRD that somebody made between a claim and the apply isn't ours", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		t.Cleanup(f.removeCRD)
+		f.once(http.MethodPatch, "/things."+f.group(), func() { f.create(customKind(f.group())) })
+		cutOff(t, f)
+		f.apply()
+		f.delete()
 		require.False(t, f.crdGone())
 	})
 

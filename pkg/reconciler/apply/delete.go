@@ -130,7 +130,7 @@ func (r *run) sentence(ctx context.Context, e entry, live *unstructured.Unstruct
 		stays = "it holds data"
 	case kept(live):
 		stays = "it says " + annotationHelmKeep + ": keep"
-	case k.isCRD() && !e.Created:
+	case k.isCRD() && !madeBy(e, live, r.manager):
 		stays = existedBefore
 	case len(others) > 0:
 		stays = "component " + strings.Join(others, ", ") + " applies it too"

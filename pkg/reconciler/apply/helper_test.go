@@ -31,6 +31,7 @@ type counter struct {
 	mu   sync.Mutex
 	seen []string
 	hook func(*http.Request)
+	then func(*http.Request)
 }
 
 // before calls hook ahead of each request.
@@ -40,15 +41,26 @@ func (c *counter) before(hook func(*http.Request)) {
 	c.hook = hook
 }
 
+// after calls then behind each request; nil ends that.
+func (c *counter) after(then func(*http.Request)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.then = then
+}
+
 func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	c.seen = append(c.seen, req.Method+" "+req.URL.RequestURI())
-	hook := c.hook
+	hook, then := c.hook, c.then
 	c.mu.Unlock()
 	if hook != nil {
 		hook(req)
 	}
-	return c.base.RoundTrip(req)
+	resp, err := c.base.RoundTrip(req)
+	if then != nil {
+		then(req)
+	}
+	return resp, err
 }
 
 func (c *counter) reset() {

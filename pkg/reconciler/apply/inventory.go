@@ -65,6 +65,9 @@ type entry struct {
 	Replicas bool `json:"replicas,omitempty"`
 	// Created says that it didn't exist before us.
 	Created bool `json:"created,omitempty"`
+	// Absent says that it didn't exist when it was claimed (CRDs); whether it was this component that made it is seen
+	// from the object, if the pass died before it could note it.
+	Absent bool `json:"absent,omitempty"`
 	// Shared says that another component's labels are on it.
 	Shared bool `json:"shared,omitempty"`
 	// Skipped says that another component applies it (CRDs); it is neither checked nor deleted.

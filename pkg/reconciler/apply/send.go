@@ -122,7 +122,8 @@ func (r *run) applied(o *object, live *unstructured.Unstructured, w *kube.Write)
 	}
 	e.Version, e.UID, e.Digest, e.Sent = o.gvk.Version, string(w.Object.GetUID()), o.digest, ""
 	e.Fields, e.Replicas = ownFields(w.Object, r.manager), ownsReplicas(w.Object, r.manager)
-	e.Created = e.Created || w.Created && !o.key.isNamespace()
+	e.Created = madeBy(e, w.Object, r.manager) || w.Created && !o.key.isNamespace()
+	e.Absent = false
 	e.Skipped = false
 	e.Shared = w.Object.GetLabels()[LabelComponent] != r.p.Component ||
 		w.Object.GetAnnotations()[AnnotationDigest] != o.digest
