@@ -16,9 +16,9 @@ import (
 
 const (
 	maxTaskBytes = 16 << 20
-	// Seconds of Retry-After: workers come free all the time, a stop takes a while.
+	// Seconds of Retry-After: workers come free all the time, and behind the address of one that stops are others.
 	retryWhenBusy     = 1
-	retryWhenStopping = 5
+	retryWhenStopping = 1
 )
 
 // Handler serves api/reconcilerv1. All errors are JSON.

@@ -170,7 +170,7 @@ func TestRefusals(t *testing.T) {
 	require.NoError(t, stop())
 	resp = run(newTask(4))
 	require.Equal(t, 503, resp.StatusCode())
-	require.Equal(t, "5", resp.HTTPResponse.Header.Get("Retry-After"))
+	require.Equal(t, "1", resp.HTTPResponse.Header.Get("Retry-After"))
 	ready, _ = send(t, http.MethodGet, address+"/health/ready", "", "")
 	require.Equal(t, 503, ready)
 	live, _ := send(t, http.MethodGet, address+"/health/live", "", "")

@@ -226,6 +226,8 @@ func (j *job) logEnd(end outcome) {
 		j.log.Info("task done")
 	case errors.As(end.err, &panicked):
 		j.log.Error("task failed", zap.Error(end.err), zap.String("stack", panicked.Stack))
+	case errors.Is(end.err, errUnwanted), errors.Is(end.err, errSuperseded):
+		j.log.Info("task ended: its work is no longer wanted", zap.String("why", end.err.Error()))
 	case end.status == reconcilerv1.CallbackStatusError:
 		j.log.Error("task failed", zap.Error(end.err))
 	default:

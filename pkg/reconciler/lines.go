@@ -79,7 +79,10 @@ func (c *scrubCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *z
 
 func (c *scrubCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	entry.Message = c.scrub.text(entry.Message)
-	return c.Core.Write(entry, c.fields(fields))
+	if checked := c.Core.Check(entry, nil); checked != nil { // each of those behind it has its own level
+		checked.Write(c.fields(fields)...)
+	}
+	return nil
 }
 
 func (c *scrubCore) fields(fields []zapcore.Field) []zapcore.Field {

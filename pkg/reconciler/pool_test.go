@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kyma-incubator/reconciler/api/reconcilerv1"
 	"github.com/kyma-incubator/reconciler/pkg/daemon"
@@ -110,7 +112,8 @@ func TestCancel(t *testing.T) {
 			return reconcilerv1.CallbackAnswer{Cancel: n == 2}, nil
 		}}
 		var steps []string
-		r, stop := start(t, reconciler.Config{Callbacks: c, Components: []reconciler.Component{{Name: "comp", Reconcile: reconciler.Actions{
+		core, logs := observer.New(zap.WarnLevel)
+		r, stop := start(t, reconciler.Config{Callbacks: c, Log: zap.New(core), Components: []reconciler.Component{{Name: "comp", Reconcile: reconciler.Actions{
 			Pre: func(ctx context.Context, _ *reconciler.Task) error {
 				<-time.After(15 * time.Second)
 				steps = append(steps, "pre")
@@ -124,6 +127,7 @@ func TestCancel(t *testing.T) {
 		require.Equal(t, []string{"pre"}, steps, "the step that runs is finished, the next isn't begun")
 		require.Equal(t, reconcilerv1.CallbackStatusError, final.Status)
 		require.Contains(t, final.Error, "no longer wanted")
+		require.Empty(t, logs.All(), "it is no failure")
 	})
 }
 
@@ -137,7 +141,8 @@ func TestFence(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &callbacks{}
 			var alive, most atomic.Int32
-			cfg := reconciler.Config{Workers: 1, Callbacks: c}
+			core, logs := observer.New(zap.WarnLevel)
+			cfg := reconciler.Config{Workers: 1, Callbacks: c, Log: zap.New(core)}
 			cfg.Components = component(func(ctx context.Context, task *reconciler.Task) error {
 				most.Store(max(most.Load(), alive.Add(1)))
 				defer alive.Add(-1)
@@ -158,6 +163,7 @@ func TestFence(t *testing.T) {
 			require.NoError(t, stop())
 			require.EqualValues(t, 1, most.Load())
 			require.Len(t, c.of(url(1)), 1, "nobody waits for the older task's result")
+			require.Empty(t, logs.All(), "it is no failure")
 		})
 	})
 	t.Run("an older task is refused, also when the newer has ended", func(t *testing.T) {
