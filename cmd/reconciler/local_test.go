@@ -142,12 +142,26 @@ func TestLocal(t *testing.T) {
 	})
 	t.Run("F103 a broken component: exit code 1, and what failed and why", func(t *testing.T) {
 		t.Parallel()
-		namespace, first := cluster.Namespace(t), newChart(t, "", "")
-		code, stdout, stderr := runLocal(t.Context(), common("--components", "no-such-chart,"+first, "--namespace", namespace)...)
+		namespace, first, sick := cluster.Namespace(t), newChart(t, "", ""), newChart(t, "-sick", "")
+		require.NoError(t, os.WriteFile(filepath.Join(workspace, "1.0.0", "resources", sick, "templates", "x.yaml"), []byte(`{{ fail "the chart says no" }}`), 0o600))
+		code, stdout, stderr := runLocal(t.Context(), common("--components", sick+","+first, "--namespace", namespace)...)
 		require.Equal(t, 1, code, "%s%s", stdout, stderr)
-		require.Contains(t, stdout, "no-such-chart failed: component \"no-such-chart\" of version \"1.0.0\": not in the workspace")
-		require.Contains(t, stderr, "failed: no-such-chart")
+		require.Contains(t, stdout, sick+" failed: ")
+		require.Equal(t, 1, strings.Count(stdout, "the chart says no"), "the reason stands there once: %s", stdout)
+		require.NotRegexp(t, `:\s*\n`, stdout)
+		require.Contains(t, stderr, "failed: "+sick)
 		require.Equal(t, 1, strings.Count(stderr, "\n"))
+	})
+	t.Run("what isn't in the workspace is found before the cluster is touched", func(t *testing.T) {
+		t.Parallel()
+		namespace, first := cluster.Namespace(t), newChart(t, "", "")
+		code, stdout, stderr := runLocal(t.Context(), common("--components", first+",no-such-chart", "--namespace", namespace)...)
+		require.Equal(t, 2, code, "%s%s", stdout, stderr)
+		require.Contains(t, stderr, `component "no-such-chart" of version "1.0.0": not in the workspace`)
+		require.Equal(t, 1, strings.Count(stderr, "\n"))
+		require.Empty(t, stdout)
+		_, err := get(namespace, first)
+		require.True(t, apierrors.IsNotFound(err), "%v", err)
 	})
 	t.Run("F103 a component that doesn't get ready", func(t *testing.T) {
 		t.Parallel()
@@ -167,7 +181,8 @@ func TestLocal(t *testing.T) {
 		require.Error(t, cmd.Wait())
 		require.Less(t, time.Since(began), 5*time.Second)
 		require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s%s", stdout, stderr)
-		require.Contains(t, stderr.String(), "interrupted")
+		require.Equal(t, 1, strings.Count(stderr.String(), "interrupted"))
+		require.NotContains(t, stdout.String(), "stopping")
 		require.Contains(t, stdout.String(), stuck+" stopped")
 	})
 	t.Run("a cluster that isn't there", func(t *testing.T) {
@@ -253,6 +268,12 @@ func TestLocalRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(kubeconfig, []byte("users: [{name: a, user: {client-key: missing.key}}]"), 0o600))
 	plain := filepath.Join(t.TempDir(), "plain")
 	require.NoError(t, os.WriteFile(plain, []byte("kind: Config"), 0o600))
+	good := filepath.Join(t.TempDir(), "good")
+	require.NoError(t, os.WriteFile(good, []byte(`
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+`), 0o600))
 	for name, test := range map[string]struct {
 		args []string
 		want string
@@ -265,6 +286,10 @@ func TestLocalRefuses(t *testing.T) {
 		"a value without =":       {[]string{"--kubeconfig", plain, "--workspace", workspace, "--components", "a", "--value", "secret"}, "--value"},
 		"a value of nobody":       {[]string{"--kubeconfig", plain, "--workspace", workspace, "--components", "a", "--value", "b.c=1"}, `"b.c"`},
 		"a value cut off":         {[]string{"--kubeconfig", plain, "--workspace", workspace, "--components", "a", "--value", "a.b=[1"}, "--value a.b"},
+		"no such version":         {[]string{"--kubeconfig", good, "--workspace", workspace, "--components", "a", "--version", "9.9"}, `version "9.9": not in the workspace (there are: 1.0.0)`},
+		"no such component":       {[]string{"--kubeconfig", good, "--workspace", workspace, "--components", "a", "--version", "1.0.0"}, `component "a" of version "1.0.0": not in the workspace`},
+		"a broken kubeconfig":     {[]string{"--kubeconfig", plain, "--workspace", workspace, "--components", "a", "--version", "1.0.0"}, "invalid kubeconfig"},
+		"deletes, a broken one":   {[]string{"--kubeconfig", plain, "--workspace", workspace, "--components", "a", "--delete"}, "invalid kubeconfig"},
 		"unknown output":          {[]string{"--kubeconfig", plain, "--workspace", workspace, "--components", "a", "-o", "xml"}, "xml"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,14 +59,19 @@ func (p *progress) status(s local.Status) {
 	if p.since[s.Component].IsZero() && s.State == local.Running {
 		p.since[s.Component] = time.Now()
 	}
-	if p.live || known && before.State == s.State && before.Reason == s.Reason || s.State == local.Waiting {
+	if p.live || known && before.State == s.State && before.Reason == s.Reason && (before.Try == s.Try || s.State == local.Running) || s.State == local.Waiting {
 		return
 	}
-	text := ""
-	if s.Reason != "" {
-		text = ": " + oneLine(s.Reason)
+	text := string(s.State)
+	if s.State == local.Retrying {
+		text += ": " + failedTry(s)
 	}
-	p.printf("%6.1fs  %-28s %s%s\n", time.Since(p.began).Seconds(), s.Component, s.State, text)
+	p.printf("%6.1fs  %-28s %s\n", time.Since(p.began).Seconds(), s.Component, text)
+}
+
+// failedTry says which try failed, and why; why a component was given up stands in the summary.
+func failedTry(s local.Status) string {
+	return fmt.Sprintf("try %d of %d failed: %s", s.Try, s.Tries, oneLine(s.Reason))
 }
 
 func (p *progress) redraw() {
@@ -96,6 +101,8 @@ func (p *progress) draw() {
 		switch {
 		case s.State == local.Running:
 			took, text = time.Since(p.since[name]), s.Waiting
+		case s.State == local.Retrying:
+			text = failedTry(s)
 		case !s.State.Good():
 			text = oneLine(s.Reason)
 		}

@@ -27,6 +27,7 @@ type entry struct {
 	Status
 	began   time.Time
 	changed map[string]bool
+	retryID string // of the try that was heard of last
 }
 
 func newBoard(cfg Config) *board {
@@ -57,7 +58,7 @@ func (b *board) announce() {
 func (b *board) entry(component string) *entry {
 	e := b.entries[component]
 	if e == nil {
-		e = &entry{Status: Status{Component: component, State: Waiting}, changed: map[string]bool{}}
+		e = &entry{Status: Status{Component: component, State: Waiting, Tries: b.cfg.MaxRetries}, changed: map[string]bool{}}
 		b.entries[component] = e
 	}
 	return e
@@ -82,7 +83,7 @@ func (b *board) handedOver(task reconcilerv1.Task) {
 	if e.began.IsZero() {
 		e.began = time.Now()
 	}
-	e.State = Running
+	e.State, e.Try = Running, 0
 	b.tell(e)
 }
 
@@ -102,6 +103,10 @@ func (b *board) called(correlationID string, m reconcilerv1.CallbackMessage) {
 	e := b.entry(b.byID[correlationID])
 	before := e.Status
 	e.Reason = m.Error
+	if m.RetryID != e.retryID { // each try has one of its own
+		e.retryID = m.RetryID
+		e.Try++
+	}
 	for _, warning := range m.Warnings {
 		if !slices.Contains(e.Warnings, warning) {
 			e.Warnings = append(e.Warnings, warning)
@@ -111,9 +116,11 @@ func (b *board) called(correlationID string, m reconcilerv1.CallbackMessage) {
 	case reconcilerv1.CallbackStatusRunning, reconcilerv1.CallbackStatusNotstarted:
 		e.State = Running
 	case reconcilerv1.CallbackStatusFailed:
-		e.State = Retrying
-		if m.Released {
-			e.State = Stopped
+		switch {
+		case m.Released: // it was stopped from here, which is no news
+			e.State, e.Reason = Stopped, ""
+		default:
+			e.State = Retrying
 		}
 	case reconcilerv1.CallbackStatusError:
 		e.State, e.Waiting = Failed, ""
@@ -123,7 +130,7 @@ func (b *board) called(correlationID string, m reconcilerv1.CallbackMessage) {
 	if e.State.Final() {
 		e.Duration = time.Since(e.began)
 	}
-	if e.State != before.State || e.Reason != before.Reason || len(e.Warnings) != len(before.Warnings) {
+	if e.State != before.State || e.Reason != before.Reason || e.Try != before.Try || len(e.Warnings) != len(before.Warnings) {
 		b.tell(e)
 	}
 }
@@ -194,7 +201,7 @@ func (b *board) result(operations []mothership.Operation, ok bool) Result {
 				e.State = Skipped
 			}
 		}
-		if e.Reason == "" && !e.State.Good() && op.Reason != "" {
+		if e.Reason == "" && !e.State.Good() && e.State != Stopped && op.Reason != "" {
 			e.Reason = op.Reason
 		}
 		if e.State != before {

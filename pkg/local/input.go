@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kyma-incubator/reconciler/pkg/kube/kubeconfig"
 	"github.com/kyma-incubator/reconciler/pkg/mothership"
+	"github.com/kyma-incubator/reconciler/pkg/reconciler"
 	"github.com/kyma-incubator/reconciler/pkg/reconciler/chart"
+	"github.com/kyma-incubator/reconciler/pkg/reconciler/workspace"
 )
 
 const global = "global"
@@ -35,6 +38,29 @@ func ParseComponents(text string) ([]Component, error) {
 		components = append(components, Component{Name: name, Namespace: namespace})
 	}
 	return components, nil
+}
+
+// check finds what can't work before the cluster is touched. A deletion needs no charts.
+func check(cfg Config) error {
+	if _, err := kubeconfig.Parse(cfg.Kubeconfig.Reveal(), kubeconfig.Options{}); err != nil {
+		return err
+	}
+	charts, err := workspace.Open(cfg.Workspace)
+	if err != nil || cfg.Delete {
+		return err
+	}
+	if _, _, err := charts.CRDs(cfg.Version); err != nil {
+		return err
+	}
+	for _, c := range cfg.Components {
+		if !cfg.DryRun && slices.ContainsFunc(cfg.Own, func(own reconciler.Component) bool { return own.Name == c.Name && own.Reconcile.Main != nil }) {
+			continue
+		}
+		if _, err := charts.Chart(cfg.Version, c.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inputOf is what a broker would send.

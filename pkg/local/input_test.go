@@ -1,6 +1,8 @@
 package local_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,10 +38,15 @@ func TestParseValue(t *testing.T) {
 func TestWrongInput(t *testing.T) {
 	t.Parallel()
 	good := func() local.Config {
-		return local.Config{Kubeconfig: "k", Workspace: t.TempDir(), Components: []local.Component{{Name: "a"}, {Name: "a.b"}}}
+		dir := t.TempDir()
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "1.0", "resources"), 0o750))
+		return local.Config{Kubeconfig: kubeconfig, Workspace: dir, Components: []local.Component{{Name: "a"}, {Name: "a.b"}}}
 	}
 	for want, change := range map[string]func(*local.Config){
 		"no kubeconfig":           func(c *local.Config) { c.Kubeconfig = "" },
+		"invalid kubeconfig":      func(c *local.Config) { c.Kubeconfig = "k" },
+		`component "a" of`:        func(c *local.Config) { c.Version = "1.0" },
+		`version "2.0"`:           func(c *local.Config) { c.Version = "2.0" },
 		"no workspace":            func(c *local.Config) { c.Workspace = "" },
 		"no such file":            func(c *local.Config) { c.Workspace += "/nope" },
 		"no components":           func(c *local.Config) { c.Components = nil },

@@ -97,6 +97,9 @@ type Status struct {
 	State     State  `json:"state"`
 	// Reason says what failed.
 	Reason string `json:"reason,omitempty"`
+	// Try is the one that was heard of last, of Tries.
+	Try   int `json:"-"`
+	Tries int `json:"-"`
 	// Waiting names the object that was heard of last and isn't ready, or isn't gone.
 	Waiting string `json:"-"`
 	// Changed is how many objects were created, configured or deleted.
@@ -156,6 +159,9 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		return Result{}, fmt.Errorf("%w: a delete has no dry run", ErrInput)
 	}
 	input, err := inputOf(cfg, uuid.NewString())
+	if err == nil {
+		err = check(cfg)
+	}
 	if err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrInput, err)
 	}

@@ -3,6 +3,7 @@ package local_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,18 +45,38 @@ func (r *recorder) states(component string) []local.State {
 	return states
 }
 
+// failedTries are those that were told of.
+func (r *recorder) failedTries(component string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var tries []string
+	for _, s := range r.seen {
+		if s.Component == component && s.State == local.Retrying {
+			tries = append(tries, fmt.Sprintf("try %d of %d", s.Try, s.Tries))
+		}
+	}
+	return slices.Compact(tries)
+}
+
 // own is a component that touches no cluster.
 func own(name string, main reconciler.Action) reconciler.Component {
 	actions := reconciler.Actions{Main: main}
 	return reconciler.Component{Name: name, Reconcile: actions, Delete: actions}
 }
 
+// kubeconfig is one that nobody connects with.
+const kubeconfig = `
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+`
+
 func config(t *testing.T, r *recorder, components ...reconciler.Component) local.Config {
 	t.Helper()
 	workspace := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(workspace, "resources"), 0o750))
 	cfg := local.Config{
-		Kubeconfig: "nobody connects with it", Workspace: workspace, Own: components, OnStatus: r.status,
+		Kubeconfig: kubeconfig, Workspace: workspace, Own: components, OnStatus: r.status,
 		RetryDelay: 20 * time.Millisecond, Grace: time.Second,
 	}
 	for _, c := range components {
@@ -107,6 +128,7 @@ func TestFailure(t *testing.T) {
 			own("sick", func(context.Context, *reconciler.Task) error { tries++; return errors.New("no way") }),
 			own("after", func(context.Context, *reconciler.Task) error { return errors.New("begun") }))
 		cfg.PreComponents = [][]string{{"sick"}}
+		cfg.RetryDelay = 200 * time.Millisecond // long enough to hear of each
 		result, err := local.Run(t.Context(), cfg)
 		require.NoError(t, err)
 		require.False(t, result.OK)
@@ -115,6 +137,7 @@ func TestFailure(t *testing.T) {
 		i := slices.IndexFunc(result.Components, func(s local.Status) bool { return s.Component == "sick" })
 		require.Equal(t, "tried 3 times, last: no way", result.Components[i].Reason)
 		require.Contains(t, r.states("sick"), local.Retrying)
+		require.Equal(t, []string{"try 1 of 3", "try 2 of 3"}, r.failedTries("sick"))
 	})
 	t.Run("a panic is a failure", func(t *testing.T) {
 		t.Parallel()
@@ -156,6 +179,7 @@ func TestContextEnds(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.False(t, result.OK)
 		require.Equal(t, local.Stopped, states(result)["slow"])
+		require.NotContains(t, fmt.Sprint(result.Components), "this reconciler is stopping")
 	})
 	t.Run("before it began", func(t *testing.T) {
 		t.Parallel()
