@@ -140,6 +140,40 @@ func TestStart(t *testing.T) {
 	})
 }
 
+func TestStartWarns(t *testing.T) {
+	t.Parallel()
+	full := workspaceDir(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(full, "1.0.0", "resources", "istio"), 0o750))
+	for name, test := range map[string]struct {
+		args []string
+		want string // in the only warning; empty: none
+	}{
+		"nothing to say":     {[]string{"base", "istio", "--workspace", full}, ""},
+		"no version":         {[]string{"base", "--workspace", t.TempDir()}, "holds no version"},
+		"no such component":  {[]string{"base", "istio", "nochart", "--workspace", full}, `"components":["nochart"]`},
+		"beyond loopback":    {[]string{"base", "--workspace", full, "--listen", "0.0.0.0:0"}, "whoever reaches this address"},
+		"loopback of IPv4/6": {[]string{"base", "--workspace", full, "--listen", "localhost:0"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, stderr, stop := startServer(t, test.args...)
+			require.Zero(t, stop())
+			var warnings []string
+			for line := range strings.Lines(stderr.String()) {
+				if strings.Contains(line, `"level":"warn"`) {
+					warnings = append(warnings, line)
+				}
+			}
+			if test.want == "" {
+				require.Empty(t, warnings)
+				return
+			}
+			require.Len(t, warnings, 1, "%s", stderr)
+			require.Contains(t, warnings[0], test.want)
+		})
+	}
+}
+
 func TestStartRefuses(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,10 +15,18 @@ import (
 
 	"github.com/kyma-incubator/reconciler/pkg/daemon"
 	"github.com/kyma-incubator/reconciler/pkg/reconciler"
+	"github.com/kyma-incubator/reconciler/pkg/reconciler/workspace"
 )
 
 // envPrefix is that of the environment variables behind the flags.
 const envPrefix = "RECONCILER"
+
+// The names that stand for more than a component's chart.
+const (
+	nameBase    = "base"
+	nameCRDs    = "CRDs"
+	nameCleaner = "cleaner"
+)
 
 type startOptions struct {
 	config     string
@@ -54,7 +64,7 @@ The first SIGINT or SIGTERM stops it cleanly: unfinished tasks are given back.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "YAML file with values for flags")
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:8081", "address to serve on")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8081", "address to serve on; tasks are taken without authentication, so beyond loopback guard it by the network")
 	flags.StringVar(&o.reconciler.Workspace, "workspace", "", "directory with <version>/resources/<component>, or resources/<component> for version local (required)")
 	flags.IntVar(&o.reconciler.Workers, "workers", 50, "tasks that run at once")
 	flags.IntVar(&o.reconciler.MaxRetries, "max-retries", 5, "tries of a task that doesn't say it")
@@ -111,6 +121,8 @@ func (o *startOptions) run(ctx context.Context, cmd *cobra.Command, names []stri
 	}
 	log.Info("serving", zap.Strings("components", names), zap.Stringer("listen", listener.Addr()), zap.String("workspace", cfg.Workspace),
 		zap.String("version", daemon.Version()))
+	warnOfRisk(log, listener.Addr())
+	warnOfGaps(log, cfg.Workspace, names)
 
 	// The server goes on until the tasks have ended, so that whoever asks meanwhile hears that it stops.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
@@ -128,6 +140,41 @@ func (o *startOptions) run(ctx context.Context, cmd *cobra.Command, names []stri
 		log.Info("stopped")
 	}
 	return err
+}
+
+// warnOfRisk says what it means to be reached from other machines: tasks carry kubeconfigs and are taken from anybody.
+func warnOfRisk(log *zap.Logger, address net.Addr) {
+	if tcp, ok := address.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		log.Warn("tasks are taken from whoever reaches this address: let only the mothership do so, by a mesh's mutual TLS or a network policy",
+			zap.Stringer("listen", address))
+	}
+}
+
+// warnOfGaps names what the workspace doesn't hold. It may be filled later.
+func warnOfGaps(log *zap.Logger, dir string, names []string) {
+	charts, err := workspace.Open(dir)
+	if err != nil {
+		return // New has said so
+	}
+	versions, err := charts.Versions()
+	switch {
+	case err != nil:
+		log.Warn("the workspace can't be read", zap.String("workspace", dir), zap.Error(err))
+		return
+	case len(versions) == 0:
+		log.Warn("the workspace holds no version: want <version>/resources/<component>", zap.String("workspace", dir))
+		return
+	}
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return name == nameBase || name == nameCRDs || name == nameCleaner || slices.ContainsFunc(versions, func(version string) bool {
+			_, err := charts.Chart(version, name)
+			return err == nil
+		})
+	})
+	if len(missing) > 0 {
+		log.Warn("no version of the workspace has a chart of these components", zap.Strings("components", missing),
+			zap.Strings("versions", versions), zap.String("workspace", dir))
+	}
 }
 
 func (o *startOptions) check() error {
@@ -157,11 +204,11 @@ func componentsOf(names []string) ([]reconciler.Component, error) {
 		}
 		seen[name] = true
 		switch name {
-		case "base":
+		case nameBase:
 			components = append(components, reconciler.Base()...)
-		case "CRDs":
+		case nameCRDs:
 			components = append(components, reconciler.CRDs())
-		case "cleaner":
+		case nameCleaner:
 			components = append(components, reconciler.Cleaner())
 		default:
 			components = append(components, reconciler.Component{Name: name})
