@@ -238,7 +238,7 @@ type StatusChanges struct {
 type StatusUpdate struct {
 	Status Status `json:"status"`
 
-	// Until With `reconcile_disabled`: when it ends by itself.
+	// Until With `reconcile_disabled`: when it ends by itself; in the future.
 	Until *time.Time `json:"until,omitempty"`
 }
 
