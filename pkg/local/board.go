@@ -116,11 +116,9 @@ func (b *board) called(correlationID string, m reconcilerv1.CallbackMessage) {
 	case reconcilerv1.CallbackStatusRunning, reconcilerv1.CallbackStatusNotstarted:
 		e.State = Running
 	case reconcilerv1.CallbackStatusFailed:
-		switch {
-		case m.Released: // it was stopped from here, which is no news
-			e.State, e.Reason = Stopped, ""
-		default:
-			e.State = Retrying
+		e.State = Retrying
+		if m.Released { // it was stopped from here, which is no news; the last failure may be
+			e.State, e.Reason = Stopped, before.Reason
 		}
 	case reconcilerv1.CallbackStatusError:
 		e.State, e.Waiting = Failed, ""

@@ -181,6 +181,23 @@ func TestContextEnds(t *testing.T) {
 		require.Equal(t, local.Stopped, states(result)["slow"])
 		require.NotContains(t, fmt.Sprint(result.Components), "this reconciler is stopping")
 	})
+	t.Run("in the pause after a failed try, it says what failed", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		cfg := config(t, &recorder{}, own("sick", func(context.Context, *reconciler.Task) error { return errors.New("no way") }))
+		cfg.RetryDelay = time.Hour
+		cfg.OnStatus = func(s local.Status) {
+			if s.State == local.Retrying {
+				cancel()
+			}
+		}
+		result, err := local.Run(ctx, cfg)
+		require.ErrorIs(t, err, context.Canceled)
+		i := slices.IndexFunc(result.Components, func(s local.Status) bool { return s.Component == "sick" })
+		require.Equal(t, local.Stopped, result.Components[i].State)
+		require.Equal(t, "no way", result.Components[i].Reason)
+	})
 	t.Run("before it began", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
