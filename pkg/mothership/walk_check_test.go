@@ -88,19 +88,19 @@ func (w *walk) all() int {
 			continue
 		}
 		free := 0
-		for _, m := range w.moves(s) {
-			key := m.to.key()
+		w.moves(s, func(isFree bool, _ string, to *world, key string) {
 			at, known := index[key]
 			if !known {
 				at = len(states)
 				index[key] = at
-				states, from = append(states, &m.to), append(from, nil)
+				kept := *to
+				states, from = append(states, &kept), append(from, nil)
 			}
-			if m.free {
+			if isFree {
 				free++
 				from[at] = append(from[at], n)
 			}
-		}
+		})
 		require.NotZero(w.t, free, "nothing can move: %s", s.key())
 	}
 	reached := make([]bool, len(states))
@@ -129,7 +129,7 @@ func TestWalk(t *testing.T) {
 			t.Parallel()
 			limits := mothership.DefaultLimits()
 			limits.MaxTries = walkAttempts
-			w := &walk{t: t, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), limits: limits, priorities: priorities, lean: name != "one after the other", shown: map[string]bool{}}
+			w := &walk{t: t, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), limits: limits, priorities: priorities, lean: name != "one after the other", shown: map[shown]bool{}}
 			started := time.Now()
 			t.Logf("%d states in %s", w.all(), time.Since(started).Round(time.Millisecond))
 		})

@@ -60,11 +60,10 @@ func outcomes() []mothership.OutcomeClass {
 	}
 }
 
-// move is one thing that can happen. A free one needs nobody outside of the database: it happens sooner or later.
-type move struct {
-	name string
-	free bool
-	to   world
+// shown is what inert is about.
+type shown struct {
+	op, attempt int
+	key         string
 }
 
 type walk struct {
@@ -72,8 +71,9 @@ type walk struct {
 	now        time.Time
 	limits     mothership.Limits
 	priorities [walkOps]int
-	lean       bool            // without lost replies, repeated messages and stops, and the only wish is a new input
-	shown      map[string]bool // what inert has shown already
+	agg        mothership.Aggregate // of quietly, again and again
+	lean       bool                 // without lost replies, repeated messages and stops, and the only wish is a new input
+	shown      map[shown]bool       // what inert has shown already
 }
 
 func (w *walk) moment() mothership.Moment {
@@ -83,9 +83,13 @@ func (w *walk) moment() mothership.Moment {
 // quietly runs an event of the real rules on a copy of the world.
 func (w *walk) quietly(from world, event func(*mothership.Aggregate)) world {
 	to := from
-	agg := to.aggregate()
+	agg, run := &w.agg, from.run
+	*agg = mothership.Aggregate{Cluster: from.cluster, Run: &run, Operations: agg.Operations[:0], History: agg.History[:0]}
+	for i := range to.ops {
+		agg.Operations = append(agg.Operations, &to.ops[i])
+	}
 	event(agg)
-	to.cluster, to.run = agg.Cluster, *agg.Run
+	to.cluster, to.run = agg.Cluster, run
 	w.fold(&to)
 	return to
 }
@@ -116,11 +120,14 @@ func (a *attempt) living() attempt {
 
 // inert shows that what is left of an attempt can change nothing any more, however late it comes.
 func (w *walk) inert(n int, s world, i int) {
-	key := s.key()
-	if n == 0 || w.shown[fmt.Sprint(i, n, key)] {
+	if n == 0 {
 		return
 	}
-	w.shown[fmt.Sprint(i, n, key)] = true
+	key := s.key()
+	if w.shown[shown{i, n, key}] {
+		return
+	}
+	w.shown[shown{i, n, key}] = true
 	for _, status := range []mothership.CallbackStatus{mothership.CallbackRunning, mothership.CallbackFailed, mothership.CallbackSuccess, mothership.CallbackError} {
 		to := w.quietly(s, func(a *mothership.Aggregate) {
 			result := a.Callback(a.Operations[i], mothership.Callback{Status: status, RunnerID: "late"}, n, w.moment())
@@ -196,14 +203,16 @@ func (w *walk) start() world {
 	return s
 }
 
-// moves returns all that can happen next.
-func (w *walk) moves(s world) []move {
-	moves, before := w.wishes(s), s.key()
+// moves shows all that can happen next. What is free needs nobody outside of the database: it happens sooner or later.
+func (w *walk) moves(s world, show func(free bool, name string, to *world, key string)) {
+	before := s.key()
 	add := func(free bool, name string, to world) {
-		if w.fold(&to); to.key() != before {
-			moves = append(moves, move{name, free, to})
+		w.fold(&to)
+		if key := to.key(); key != before {
+			show(free, name, &to, key)
 		}
 	}
+	w.wishes(s, add)
 	for i := range s.ops {
 		op := s.ops[i]
 		if op.Runnable && op.Attempt < walkAttempts {
@@ -236,7 +245,6 @@ func (w *walk) moves(s world) []move {
 		}
 		add(false, "stop", w.do(s, func(a *mothership.Aggregate) { _ = a.Stop(a.Operations[i], "", w.moment()) }))
 	}
-	return moves
 }
 
 // leaseOver ends a lease: the lease of a runner counts from when it sent what renewed ours, so it has ended before.
@@ -250,27 +258,25 @@ func (w *walk) leaseOver(s world, i int) world {
 	return w.do(s, func(a *mothership.Aggregate) { a.EndLease(a.Operations[i], w.moment()) })
 }
 
-// wishes returns what users may want.
-func (w *walk) wishes(s world) []move {
+// wishes shows what users may want.
+func (w *walk) wishes(s world, show func(bool, string, world)) {
 	if s.wishes >= walkWishes {
-		return nil
+		return
 	}
-	var moves []move
 	add := func(name string, event func(*mothership.Aggregate)) {
 		to := w.do(s, event)
 		to.wishes++
-		moves = append(moves, move{name, false, to})
+		show(false, name, to)
 	}
 	add("new input", func(a *mothership.Aggregate) { a.Upsert(false, true, w.moment()) })
 	if w.lean {
-		return moves
+		return
 	}
 	add("same input", func(a *mothership.Aggregate) { a.Upsert(false, false, w.moment()) })
 	add("delete", func(a *mothership.Aggregate) { _ = a.Delete(w.moment()) })
 	for _, status := range []mothership.Status{mothership.StatusReady, mothership.StatusReconcilePending, mothership.StatusReconcileDisabled} {
 		add(string(status), func(a *mothership.Aggregate) { _ = a.SetStatus(mothership.StatusRequest{Status: status}, w.moment()) })
 	}
-	return moves
 }
 
 // around returns what dispatchers, the network and runners of one attempt may do.
