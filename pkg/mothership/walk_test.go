@@ -71,7 +71,8 @@ type walk struct {
 	now        time.Time
 	limits     mothership.Limits
 	priorities [walkOps]int
-	agg        mothership.Aggregate // of quietly, again and again
+	copy       world                // of quietly, again and again
+	agg        mothership.Aggregate // over it
 	lean       bool                 // without lost replies, repeated messages and stops, and the only wish is a new input
 	shown      map[shown]bool       // what inert has shown already
 }
@@ -82,16 +83,16 @@ func (w *walk) moment() mothership.Moment {
 
 // quietly runs an event of the real rules on a copy of the world.
 func (w *walk) quietly(from world, event func(*mothership.Aggregate)) world {
-	to := from
-	agg, run := &w.agg, from.run
-	*agg = mothership.Aggregate{Cluster: from.cluster, Run: &run, Operations: agg.Operations[:0], History: agg.History[:0]}
+	to, agg := &w.copy, &w.agg
+	*to = from
+	*agg = mothership.Aggregate{Cluster: from.cluster, Run: &to.run, Operations: agg.Operations[:0], History: agg.History[:0]}
 	for i := range to.ops {
 		agg.Operations = append(agg.Operations, &to.ops[i])
 	}
 	event(agg)
-	to.cluster, to.run = agg.Cluster, run
-	w.fold(&to)
-	return to
+	to.cluster, to.run = agg.Cluster, *agg.Run
+	w.fold(to)
+	return *to
 }
 
 // do runs an event, and forgets what is left outside of an operation that has ended.
