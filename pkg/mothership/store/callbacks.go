@@ -82,7 +82,11 @@ func (s *Store) PostOutcomes(ctx context.Context, outcomes []mothership.PostOutc
 func (s *Store) commitNotes(ctx context.Context, batch []note, wait bool) ([]answer[mothership.CallbackResult], error) {
 	var answers []answer[mothership.CallbackResult]
 	var declared map[string]time.Duration
-	err := s.inTx(ctx, s.hot, func(ctx context.Context, t *tx) error {
+	run := s.inTurn
+	if wait { // For somebody else, and for how long nobody knows.
+		run = s.inHotTx
+	}
+	err := run(ctx, func(ctx context.Context, t *tx) error {
 		answers = make([]answer[mothership.CallbackResult], len(batch))
 		got, err := t.open(ctx, batch, wait)
 		if err != nil {

@@ -56,7 +56,7 @@ const extraCandidates = 32
 
 // claimOnce is one transaction. It says whether there was something that somebody else had locked.
 func (s *Store) claimOnce(ctx context.Context, requests []mothership.ClaimRequest, extra int) (claimed []claim, missed bool, err error) {
-	err = s.inTx(ctx, s.hot, func(ctx context.Context, t *tx) error {
+	err = s.inTurn(ctx, func(ctx context.Context, t *tx) error {
 		claimed, missed = nil, false
 		beats, err := t.reconcilers(ctx, requests)
 		if err != nil {

@@ -132,6 +132,10 @@ func (t *tx) insertCluster(ctx context.Context, l *locked, in mothership.Input) 
 	}
 	_, err = t.exec(ctx, "UPDATE clusters SET runtime_name = ?, global_account_id = ?, plan_name = ? WHERE runtime_id = ?",
 		in.Runtime.Name, in.Metadata.GlobalAccountID, in.Metadata.ServicePlanName, c.RuntimeID)
+	t.keep(versionKey{c.RuntimeID, c.ClusterVersion, kindCluster}, version{
+		input:   mothership.Input{RuntimeID: c.RuntimeID, Runtime: in.Runtime, Metadata: in.Metadata, Kubeconfig: in.Kubeconfig},
+		created: l.now, size: len(in.Kubeconfig) + len(metadata) + 512,
+	})
 	return err
 }
 
@@ -155,6 +159,13 @@ func (t *tx) insertConfig(ctx context.Context, l *locked, in mothership.Input) e
 	if err != nil {
 		return err
 	}
+	stored := mothership.KymaConfig{Version: kyma.Version, Profile: kyma.Profile, Administrators: append([]string{}, kyma.Administrators...)}
+	if stored.Components, err = decodeComponents(text); err != nil { // The caller's own isn't shared.
+		return err
+	}
+	t.keep(versionKey{c.RuntimeID, c.ConfigVersion, kindConfig}, version{
+		input: mothership.Input{RuntimeID: c.RuntimeID, Kyma: stored}, clusterVersion: c.ClusterVersion, created: l.now, size: 4*len(text) + 512,
+	})
 	if _, err = t.exec(ctx, "UPDATE clusters SET kyma_version = ? WHERE runtime_id = ?", kyma.Version, c.RuntimeID); err != nil {
 		return err
 	}

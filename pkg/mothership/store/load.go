@@ -154,6 +154,7 @@ func (t *tx) load(ctx context.Context, clusters map[string]*locked, ids []string
 	if len(ids) == 0 && len(runs) == 0 {
 		return found, nil
 	}
+	list := t.s.d.list(sorted(runs))
 	var light []*mothership.Operation
 	r := newRow(1 + operationWidth + openRunWidth)
 	err := t.query(ctx, func(rows *sqlx.Rows) error {
@@ -183,8 +184,9 @@ func (t *tx) load(ctx context.Context, clusters map[string]*locked, ids []string
 		return r.err
 	}, "SELECT 1, "+operationColumns+strings.Repeat(", NULL", openRunWidth)+" FROM operations o WHERE "+t.s.d.in("o.correlation_id")+
 		" UNION ALL SELECT 0, "+lightColumns+", "+openRunColumns+
-		" FROM reconciliations r LEFT JOIN operations o ON o.scheduling_id = r.scheduling_id WHERE "+t.s.d.in("r.scheduling_id"),
-		t.s.d.list(sorted(ids)), t.s.d.list(sorted(runs)))
+		" FROM reconciliations r LEFT JOIN operations o ON o.scheduling_id = r.scheduling_id AND "+t.s.d.in("o.scheduling_id")+
+		" WHERE "+t.s.d.in("r.scheduling_id"), // Both by their keys, whatever the statistics say.
+		t.s.d.list(sorted(ids)), list, list)
 	if err != nil {
 		return nil, err
 	}

@@ -284,6 +284,7 @@ func TestSwappedValues(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	_, err = db.ExecContext(t.Context(), `UPDATE cluster_versions SET kubeconfig = (SELECT kubeconfig FROM cluster_versions WHERE runtime_id = 'd') WHERE runtime_id = 'c'`)
 	require.NoError(t, err)
+	e = e.replica() // One that hasn't seen the values before.
 	claimed, err := e.Claim(t.Context(), []mothership.ClaimRequest{{Reconciler: "base", Limit: 10}})
 	require.NoError(t, err)
 	require.Len(t, claimed, 2)

@@ -67,36 +67,40 @@ func TestF24W3ClaimAtOnce(t *testing.T) {
 	})
 }
 
-// The last two callbacks of a run at once, from two replicas: one of them must see that the run is complete.
+// The last two callbacks of a run at once, from two replicas: one of them must see that the run is complete. So 3,000 times,
+// in several clusters side by side.
 func TestLastTwoCallbacks(t *testing.T) {
 	t.Parallel()
-	const rounds = 3000
+	const clusters, rounds = 250, 12
 	each(t, func(e *env) {
 		t := e.t
 		stores := []*env{e, e}
 		if e.dsn != "" {
 			stores[1] = e.replica()
 		}
-		const batch = 100
-		for round := 0; round < rounds; round += batch {
-			for i := range batch {
-				e.put(input(clusterName(round+i), "a", "b"))
+		together(8, func(n int) {
+			for i := n; i < clusters; i += 8 {
+				if _, err := e.PutCluster(t.Context(), input(clusterName(i), "a", "b")); err != nil {
+					t.Error(err)
+				}
 			}
-			require.Equal(t, batch, e.schedule())
-			for _, crds := range e.claim(batch) {
-				e.ok(crds, mothership.CallbackSuccess)
+		})
+		for range rounds {
+			for created := 0; created < clusters; {
+				created += e.schedule()
 			}
+			var crds []mothership.Callback
+			for _, a := range e.claim(clusters) {
+				crds = append(crds, message(a, mothership.CallbackSuccess))
+			}
+			require.Len(t, crds, clusters)
+			_, err := e.Callbacks(t.Context(), crds)
+			require.NoError(t, err)
 			runs := map[string][]mothership.Assignment{}
-			for {
-				claimed := e.claim(2 * batch)
-				if len(claimed) == 0 {
-					break
-				}
-				for _, a := range claimed {
-					runs[a.RuntimeID] = append(runs[a.RuntimeID], a)
-				}
+			for _, a := range e.claim(2 * clusters) {
+				runs[a.RuntimeID] = append(runs[a.RuntimeID], a)
 			}
-			require.Len(t, runs, batch)
+			require.Len(t, runs, clusters)
 			var wg sync.WaitGroup
 			for id, pair := range runs {
 				require.Len(t, pair, 2)
@@ -110,11 +114,14 @@ func TestLastTwoCallbacks(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			for id := range runs {
-				require.Equal(t, mothership.StatusReady, e.status(id))
+			metrics, err := e.ClusterMetrics(t.Context())
+			require.NoError(t, err)
+			require.Len(t, metrics, clusters)
+			for _, m := range metrics {
+				require.Equal(t, mothership.StatusReady, m.Status, m.RuntimeID)
 			}
 		}
-	}, func(c *store.Config) { c.MaxOpen = 20 })
+	}, func(c *store.Config) { c.MaxOpen, c.Limits.ReconcileInterval = 20, time.Millisecond })
 }
 
 // A claim against the closing of its run: whoever comes first, a closing run starts nothing, and the run is closed.

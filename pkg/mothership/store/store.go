@@ -107,6 +107,7 @@ type Store struct {
 	canary       guard
 	topics       map[mothership.Topic]*topic
 	beats        beats
+	turn         chan struct{} // held by the claim or batch of notes that is in its transaction
 	notes        group[note, mothership.CallbackResult]
 	transactions prometheus.Counter
 	repaired     prometheus.Counter
@@ -120,6 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg.defaults()
 	s := &Store{
 		cfg: cfg, cache: newCache(cfg.CacheBytes), topics: newTopics(), beats: beats{known: map[string]time.Duration{}}, unlock: func() error { return nil },
+		turn:         make(chan struct{}, 1),
 		transactions: prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_sql_transactions_total", Help: "Committed SQL transactions."}),
 		repaired:     prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_repaired_runs_total", Help: "Open runs that the sweep had to settle; stays 0."}),
 		conflicts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_sql_conflicts_total", Help: "SQL transactions repeated because of another one."}),
@@ -169,6 +171,12 @@ func (s *Store) openPostgres() error {
 		mine.Runtime["idle_in_transaction_session_timeout"] = millis(s.cfg.IdleTimeout)
 		mine.Runtime["lock_timeout"] = millis(s.cfg.LockTimeout)
 		mine.Runtime["statement_timeout"] = millis(min(limit, s.cfg.Statement))
+		// No parallel workers and no compiling for statements of a millisecond, whatever stale statistics make of them.
+		mine.Runtime["max_parallel_workers_per_gather"] = "0"
+		mine.Runtime["jit"] = "off"
+		if name == "hot" {
+			mine.Runtime["enable_seqscan"] = "off" // All that it runs finds its rows by an index.
+		}
 		connector, err := pq.NewConnectorConfig(mine)
 		if err != nil {
 			return nil, errors.New("database URL: not a valid PostgreSQL URL")

@@ -73,6 +73,15 @@ type tx struct {
 	wake  map[mothership.Topic]bool // to be woken after the commit
 	news  []string                  // statements to be prepared after the commit
 	lines []line                    // to be logged after the commit
+	fresh map[versionKey]version    // to be cached after the commit
+}
+
+// keep caches a version after the commit: it is going to be sent soon.
+func (t *tx) keep(k versionKey, v version) {
+	if t.fresh == nil {
+		t.fresh = map[versionKey]version{}
+	}
+	t.fresh[k] = v
 }
 
 // stmt returns the statement for a query of which there are only a few texts.
@@ -130,6 +139,23 @@ func headline(query string) string {
 	return strings.ToLower(strings.Join(words[:min(len(words), 3)], " "))
 }
 
+// inTurn runs f in a transaction on the hot pool, one after the other: claims and messages of one process are about the same
+// clusters. Side by side each would skip what the other has locked, and come back for it; so what waits makes the next
+// batch larger.
+func (s *Store) inTurn(ctx context.Context, f func(context.Context, *tx) error) error {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a turn: %w", ctx.Err())
+	}
+	defer func() { <-s.turn }()
+	return s.inHotTx(ctx, f)
+}
+
+func (s *Store) inHotTx(ctx context.Context, f func(context.Context, *tx) error) error {
+	return s.inTx(ctx, s.hot, f)
+}
+
 // inTx runs f in a transaction, again if the database asks for it. f may be called more than once.
 func (s *Store) inTx(ctx context.Context, p *pool, f func(context.Context, *tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
@@ -167,6 +193,9 @@ func (s *Store) once(ctx context.Context, p *pool, f func(context.Context, *tx) 
 	p.prepare(ctx, t.news)
 	for topic := range t.wake {
 		s.wake(topic)
+	}
+	for k, v := range t.fresh {
+		s.cache.put(k, v)
 	}
 	s.tell(t.lines)
 	return nil
