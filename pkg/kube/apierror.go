@@ -260,5 +260,5 @@ func Permanent(err error) bool {
 		config   *kubeconfig.Error
 		hostname x509.HostnameError
 	)
-	return errors.As(err, &config) || errors.As(err, &hostname) || IsNoSuchHost(err) || errors.Is(err, ErrAddressRefused)
+	return errors.As(err, &config) || errors.As(err, &hostname) || IsNoSuchHost(err) || errors.Is(err, ErrAddressRefused) || errors.Is(err, ErrName)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -71,6 +72,12 @@ func (c *Cluster) Do(ctx context.Context, r Request) (*Answer, error) {
 }
 
 func (c *Cluster) send(ctx context.Context, r Request) (*http.Response, error) {
+	for _, segment := range []string{r.Namespace, r.Name} {
+		// Otherwise the path would be that of something else.
+		if segment != "" && len(path.IsValidPathSegmentName(segment)) > 0 {
+			return nil, fmt.Errorf("%w: %q", ErrName, segment)
+		}
+	}
 	if err := c.limiter.Wait(ctx); err != nil {
 		return nil, fmt.Errorf("wait for the request limit of this cluster: %w", err)
 	}
@@ -152,6 +159,9 @@ func warnings(h http.Header) []string {
 	}
 	return out
 }
+
+// ErrName is in the chain of the error for a name or a namespace that no object can have.
+var ErrName = errors.New("not a name of an object")
 
 // Path is where a resource's objects are; without a name, the collection (namespace "" means all namespaces).
 func (r Resource) Path(namespace, name string) string {

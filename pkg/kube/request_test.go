@@ -92,6 +92,20 @@ func TestAPIErrors(t *testing.T) {
 func TestRequests(t *testing.T) {
 	t.Parallel()
 
+	t.Run("a name never becomes another path", func(t *testing.T) {
+		t.Parallel()
+		s := newStub(t)
+		s.on("/api/v1/namespaces/ns/secrets/x", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
+		cluster := connect(t, s)
+		for _, name := range []string{"../secrets/x", "..", ".", "a/b", "%2e%2e"} {
+			_, err := cluster.Get(t.Context(), configMaps(), "ns", name)
+			require.ErrorIs(t, err, kube.ErrName, name)
+			require.True(t, kube.Permanent(err), name)
+			_, err = cluster.Get(t.Context(), configMaps(), name, "x")
+			require.ErrorIs(t, err, kube.ErrName, name)
+		}
+	})
+
 	t.Run("lists go on page by page, and from the start when that takes too long", func(t *testing.T) {
 		t.Parallel()
 		s := newStub(t)

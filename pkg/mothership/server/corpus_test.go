@@ -80,6 +80,7 @@ func TestCorpusOfClusters(t *testing.T) {
 		"version out of git":        {body: components(`[{"component":"a","version":"../x","URL":"https://x/y.git"}]`), field: "kymaConfig.components[0].version", document: true, reason: versions},
 		"versions":                  {body: components(`[{"component":"a","version":"PR-1234"},{"component":"b","version":"v2.0.0-rc.1+4"},{"component":"c","version":"main-0a1b2c"}]`), document: true},
 		"key with an empty part":    {body: components(`[{"component":"a","configuration":[{"key":"b"},{"key":"a..b","value":1}]}]`), field: "kymaConfig.components[0].configuration[1].key", document: true, reason: keys},
+		"key without end":           {body: components(`[{"component":"a","configuration":[{"key":"` + strings.Repeat("a.", 600) + `a","value":1}]}]`), field: "kymaConfig.components[0].configuration[0].key", document: true, reason: keys},
 		"key with a dot in front":   {body: components(`[{"component":"a","configuration":[{"key":".a","value":1}]}]`), field: "kymaConfig.components[0].configuration[0].key", document: true, reason: keys},
 		"key with a dot at the end": {body: components(`[{"component":"a","configuration":[{"key":"a.","value":1}]}]`), field: "kymaConfig.components[0].configuration[0].key", document: true, reason: keys},
 		"keys":                      {body: components(`[{"component":"a","configuration":[{"key":"global.domainName","value":1},{"key":"a.b\\.c","value":1},{"key":"a\\.","value":1},{"key":"a-b_c/d.e","value":1}]}]`), document: true},

@@ -96,11 +96,17 @@ func (s *server) validateComponents(config mothershipv1.KymaConfig) ([]mothershi
 	return components, nil
 }
 
+// maxKey bounds the key of a configuration entry, in bytes.
+const maxKey = 1024
+
 func validateConfiguration(field string, configuration []mothershipv1.Configuration) ([]mothership.Entry, error) {
 	var entries []mothership.Entry
 	for i, entry := range configuration {
 		if entry.Key == "" {
 			continue // An entry without a key says nothing.
+		}
+		if len(entry.Key) > maxKey {
+			return nil, invalid(fmt.Sprintf("%s.configuration[%d].key", field, i), "is longer than %d bytes", maxKey)
 		}
 		// A dot that belongs to a name is escaped.
 		if slices.Contains(strings.Split(strings.ReplaceAll(entry.Key, `\.`, "-"), "."), "") {

@@ -130,7 +130,7 @@ func (k *Keys) token(correlationID string, attempt int) (string, error) {
 func (k *Keys) attempt(correlationID, token string) (int, error) {
 	number, text, _ := strings.Cut(token, ".")
 	attempt, err := strconv.Atoi(number)
-	if err != nil || attempt <= 0 || strconv.Itoa(attempt) != number {
+	if err != nil || attempt <= 0 || strconv.Itoa(attempt) != number || strings.ContainsAny(text, "\r\n") { // Base64 passes over line ends.
 		return 0, fmt.Errorf("%w: the callback has no valid token", mothership.ErrUnauthorized)
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(text)

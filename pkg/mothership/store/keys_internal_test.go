@@ -78,7 +78,7 @@ func TestTokens(t *testing.T) {
 	require.NoError(t, err)
 	foreign, err := others.token("op", 3)
 	require.NoError(t, err)
-	for _, wrong := range []string{"", ".", "3.", "3", "4" + token[1:], "03" + token[1:], "-3" + token[1:], token[:len(token)-1], token + "A", foreign, "99999999999999999999.x"} {
+	for _, wrong := range []string{"", ".", "3.", "3", "4" + token[1:], "03" + token[1:], "-3" + token[1:], token[:len(token)-1], token + "A", token + "\n", foreign, "99999999999999999999.x"} {
 		_, err := keys.attempt("op", wrong)
 		require.ErrorIs(t, err, mothership.ErrUnauthorized, "%q", wrong)
 	}

@@ -71,6 +71,9 @@ type guard struct {
 func (s *Store) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.PingTimeout)
 	defer cancel()
+	if err := s.present(); err != nil {
+		return err
+	}
 	var version int64
 	err := s.readFrom(ctx, s.pings, func(r *sqlx.Rows) error { return r.Scan(&version) },
 		"SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied")

@@ -178,6 +178,16 @@ func TestSQLiteFileBelongsToOne(t *testing.T) {
 	view, err := second.Cluster(t.Context(), "c")
 	require.NoError(t, err)
 	require.Equal(t, int64(1), view.ConfigVersion, "it was kept")
+
+	// What is written into a file that nobody finds again is lost: it is refused, and shown.
+	require.NoError(t, second.Ready(t.Context()))
+	require.NoError(t, os.Rename(path, path+".away"))
+	_, err = second.PutCluster(t.Context(), input("d"))
+	require.ErrorContains(t, err, "gone")
+	require.ErrorContains(t, second.Ready(t.Context()), "gone")
+	require.NoError(t, os.Rename(path+".away", path))
+	_, err = second.PutCluster(t.Context(), input("d"))
+	require.NoError(t, err, "and goes on when it is back")
 	require.NoError(t, second.Close())
 }
 

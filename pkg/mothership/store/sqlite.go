@@ -15,6 +15,9 @@ import (
 // ErrLocked says that another process has the SQLite file.
 var ErrLocked = errors.New("the database file is in use by another process")
 
+// errGone says that the database's file was removed or replaced while it was open: what is written then is lost.
+var errGone = errors.New("the database file is gone from its place; put it back")
+
 const memory = ":memory:"
 
 // openSQLite opens a file, or memory of this process, and migrates it. There is one writer.
@@ -55,6 +58,19 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	}
 	if err := s.Migrate(ctx); err != nil {
 		return errors.Join(err, s.Close())
+	}
+	if path == memory {
+		return nil
+	}
+	opened, err := os.Stat(path)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open the database: %w", err), s.Close())
+	}
+	s.present = func() error {
+		if now, err := os.Stat(path); err != nil || !os.SameFile(opened, now) {
+			return errGone
+		}
+		return nil
 	}
 	return nil
 }

@@ -103,6 +103,7 @@ type Store struct {
 	reads        *pool
 	pings        *pool
 	unlock       func() error // of the SQLite file
+	present      func() error // whether that file is still there
 	cache        *cache
 	canary       guard
 	topics       map[mothership.Topic]*topic
@@ -121,6 +122,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg.defaults()
 	s := &Store{
 		cfg: cfg, cache: newCache(cfg.CacheBytes), topics: newTopics(), beats: beats{known: map[string]time.Duration{}}, unlock: func() error { return nil },
+		present:      func() error { return nil },
 		turn:         make(chan struct{}, 1),
 		transactions: prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_sql_transactions_total", Help: "Committed SQL transactions."}),
 		repaired:     prometheus.NewCounter(prometheus.CounterOpts{Name: "mothership_repaired_runs_total", Help: "Open runs that the sweep had to settle; stays 0."}),

@@ -177,6 +177,9 @@ func (s *Store) inTx(ctx context.Context, p *pool, f func(context.Context, *tx) 
 }
 
 func (s *Store) once(ctx context.Context, p *pool, f func(context.Context, *tx) error) error {
+	if err := s.present(); err != nil {
+		return err
+	}
 	raw, err := p.db.BeginTxx(ctx, &sql.TxOptions{})
 	if err != nil {
 		return fmt.Errorf("begin a transaction: %w", err)

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -151,14 +151,59 @@ func dropRemoteSchemas(chart *helmchart.Chart) (warnings []string) {
 	return warnings
 }
 
+// remoteRef returns what a schema refers to beyond itself, or "". What isn't JSON is left to the validation.
 func remoteRef(schema []byte) string {
-	match := regexp.MustCompile(`"\$(?:ref|dynamicRef|schema|id)"\s*:\s*"([a-zA-Z][a-zA-Z0-9+.-]*:[^"]*)"`)
-	for _, found := range match.FindAllSubmatch(schema, -1) {
-		if target := string(found[1]); !strings.Contains(target, "//json-schema.org/") {
-			return target
+	var document any
+	if err := json.Unmarshal(schema, &document); err != nil {
+		return ""
+	}
+	return remoteIn(document)
+}
+
+func remoteIn(node any) string {
+	switch node := node.(type) {
+	case []any:
+		for _, item := range node {
+			if remote := remoteIn(item); remote != "" {
+				return remote
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(node)) {
+			text, isText := node[key].(string)
+			switch {
+			case !isText:
+				if remote := remoteIn(node[key]); remote != "" {
+					return remote
+				}
+			case !localReference(key, text):
+				return fmt.Sprintf("%q", text)
+			}
 		}
 	}
 	return ""
+}
+
+// localReference says whether a keyword of a schema, if it is one that refers or gives a base to references, stays inside of
+// the document. The drafts of JSON schema are part of the validator.
+func localReference(key, text string) bool {
+	switch key {
+	case "$ref", "$dynamicRef", "$recursiveRef":
+		return strings.HasPrefix(text, "#")
+	case "$id", "id":
+		return text == "" || strings.HasPrefix(text, "#")
+	case "$schema":
+		return slices.Contains(drafts(), strings.TrimSuffix(text, "#"))
+	}
+	return true
+}
+
+func drafts() []string {
+	return []string{
+		"http://json-schema.org/schema", "http://json-schema.org/draft-04/schema", "http://json-schema.org/draft-06/schema",
+		"http://json-schema.org/draft-07/schema", "https://json-schema.org/draft/2019-09/schema", "https://json-schema.org/draft/2020-12/schema",
+		"https://json-schema.org/draft-07/schema",
+	}
 }
 
 func checkSize(files map[string]string, limit int64) error {

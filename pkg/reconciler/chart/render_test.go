@@ -222,13 +222,33 @@ func TestHooks(t *testing.T) {
 
 func TestRemoteSchemasAreNotFetched(t *testing.T) {
 	t.Parallel()
-	for _, target := range []string{"http://127.0.0.1:1/schema.json", "file:///etc/hostname"} {
+	for _, target := range []string{
+		"http://127.0.0.1:1/schema.json", "file:///etc/hostname", "/etc/hostname", "other.json", "http://127.0.0.1:1/x?//json-schema.org/",
+	} {
 		files := configMap("a: b")
 		files["values.schema.json"] = `{"properties": {"a": {"$ref": "` + target + `"}}}`
+		if target == "/etc/hostname" { // Escapes don't hide it.
+			files["values.schema.json"] = `{"properties": {"a": {"\u0024ref": "\u002fetc/hostname"}}}`
+		}
 		result, err := newRenderer(t, chart.Config{}).Render(t.Context(), request(writeChart(t, files)))
 		require.NoError(t, err)
 		require.Len(t, result.Warnings, 1)
 		require.Contains(t, result.Warnings[0], target)
+	}
+}
+
+func TestSchemasThatStandByThemselves(t *testing.T) {
+	t.Parallel()
+	for _, draft := range []string{"http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"} {
+		files := configMap("a: b")
+		files["values.schema.json"] = `{"$schema": "` + draft + `", "definitions": {"size": {"type": "integer"}}, "properties": {"size": {"$ref": "#/definitions/size"}}}`
+		result, err := newRenderer(t, chart.Config{}).Render(t.Context(), request(writeChart(t, files)))
+		require.NoError(t, err)
+		require.Empty(t, result.Warnings)
+		wrong := request(writeChart(t, files))
+		wrong.Values = map[string]any{"size": "big"}
+		_, err = newRenderer(t, chart.Config{}).Render(t.Context(), wrong)
+		require.ErrorIs(t, err, chart.ErrRender, "it is validated")
 	}
 }
 

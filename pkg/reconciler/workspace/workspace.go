@@ -64,6 +64,9 @@ func (w *Workspace) Chart(version, component string) (string, error) {
 		}
 		return "", fmt.Errorf("component %q of version %q: %w", component, version, err)
 	}
+	if err := w.contained(dir); err != nil {
+		return "", fmt.Errorf("component %q of version %q: %w", component, version, err)
+	}
 	return dir, nil
 }
 
@@ -79,6 +82,9 @@ func (w *Workspace) CRDs(version string) (string, bool, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", false, nil
 		}
+		return "", false, fmt.Errorf("CRDs of version %q: %w", version, err)
+	}
+	if err := w.contained(dir); err != nil {
 		return "", false, fmt.Errorf("CRDs of version %q: %w", version, err)
 	}
 	return dir, true, nil
@@ -157,6 +163,51 @@ func (w *Workspace) inside(dir string) error {
 		return &fs.PathError{Op: "stat", Path: dir, Err: fs.ErrNotExist}
 	}
 	return nil
+}
+
+// contained checks that no symbolic link in a directory leads out of the workspace: a chart could show any file of this
+// machine. Directories behind links are looked into, too.
+func (w *Workspace) contained(dir string) error {
+	root, err := os.OpenRoot(w.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	rel, err := filepath.Rel(w.dir, dir)
+	if err != nil {
+		return err
+	}
+	return containedIn(root, rel, 0)
+}
+
+// maxLinks is how deep links to directories may lead.
+const maxLinks = 3
+
+func containedIn(root *os.Root, dir string, links int) error {
+	return fs.WalkDir(root.FS(), filepath.ToSlash(dir), func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Type()&fs.ModeSymlink == 0 {
+			return err
+		}
+		info, err := root.Stat(name)
+		switch {
+		case err != nil:
+			return fmt.Errorf("the link %q leads nowhere or out of the workspace: %w", name, err)
+		case !info.IsDir():
+			return nil
+		case links == maxLinks:
+			return fmt.Errorf("the link %q is one of too many", name)
+		}
+		entries, err := fs.ReadDir(root.FS(), name)
+		if err != nil {
+			return err
+		}
+		for _, below := range entries {
+			if err := containedIn(root, filepath.Join(name, below.Name()), links+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (w *Workspace) list(dir string) string {

@@ -65,6 +65,30 @@ func TestChart(t *testing.T) {
 	}
 }
 
+func TestLinksInAChartStayInside(t *testing.T) {
+	t.Parallel()
+	root := tree(t, "1.0.0/resources/api/templates", "1.0.0/resources/web", "1.0.0/installation/resources/crds", "shared/templates")
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("x"), 0o600))
+	link := func(target, name string) {
+		require.NoError(t, os.Symlink(target, filepath.Join(root, name)))
+	}
+	link("../../../../shared/templates", "1.0.0/resources/api/templates/shared")
+	w := open(t, root)
+	_, err := w.Chart("1.0.0", "api")
+	require.NoError(t, err, "a link to another place in the workspace")
+
+	link(secret, "shared/templates/file")
+	_, err = w.Chart("1.0.0", "api")
+	require.ErrorContains(t, err, "escapes", "behind a link that stays inside")
+	link(secret, "1.0.0/resources/web/file")
+	_, err = w.Chart("1.0.0", "web")
+	require.ErrorContains(t, err, "escapes")
+	link(secret, "1.0.0/installation/resources/crds/file")
+	_, _, err = w.CRDs("1.0.0")
+	require.ErrorContains(t, err, "escapes")
+}
+
 func TestNotFoundIsTold(t *testing.T) {
 	t.Parallel()
 	w := open(t, tree(t, "1.0.0/resources/api"))
