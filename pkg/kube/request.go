@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -74,7 +74,7 @@ func (c *Cluster) Do(ctx context.Context, r Request) (*Answer, error) {
 func (c *Cluster) send(ctx context.Context, r Request) (*http.Response, error) {
 	for _, segment := range []string{r.Namespace, r.Name} {
 		// Otherwise the path would be that of something else.
-		if segment != "" && len(path.IsValidPathSegmentName(segment)) > 0 {
+		if segment != "" && len(content.IsPathSegmentName(segment)) > 0 {
 			return nil, fmt.Errorf("%w: %q", ErrName, segment)
 		}
 	}
