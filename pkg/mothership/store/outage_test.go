@@ -184,6 +184,9 @@ func TestSQLiteFileBelongsToOne(t *testing.T) {
 	require.NoError(t, os.Rename(path, path+".away"))
 	_, err = second.PutCluster(t.Context(), input("d"))
 	require.ErrorContains(t, err, "gone")
+	var telling interface{ Unavailable() bool }
+	require.ErrorAs(t, err, &telling, "for a client it is 503")
+	require.True(t, telling.Unavailable())
 	require.ErrorContains(t, second.Ready(t.Context()), "gone")
 	require.NoError(t, os.Rename(path+".away", path))
 	_, err = second.PutCluster(t.Context(), input("d"))
@@ -356,4 +359,27 @@ func TestManyClusters(t *testing.T) {
 	few, err := e.DueClusters(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, few, 10)
+}
+
+// A disk that is full is not the fault of what was asked.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "data.db")
+	keys, err := store.NewKeys()
+	require.NoError(t, err)
+	s, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + path, Keys: keys})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.LimitPages(t.Context(), 1))
+	for i := range 1000 {
+		if _, err = s.PutCluster(t.Context(), input(clusterName(i), "a")); err != nil {
+			break
+		}
+	}
+	var telling interface{ Unavailable() bool }
+	require.ErrorAs(t, err, &telling)
+	require.True(t, telling.Unavailable())
+	require.NoError(t, s.LimitPages(t.Context(), 1<<30))
+	_, err = s.PutCluster(t.Context(), input("after", "a"))
+	require.NoError(t, err, "it goes on when there is room")
 }

@@ -163,7 +163,7 @@ func (s *Store) inTx(ctx context.Context, p *pool, f func(context.Context, *tx) 
 	for try := 1; ; try++ {
 		err := s.once(ctx, p, f)
 		if err == nil || !again(err) || try >= s.cfg.MaxConflicts {
-			return err
+			return placed(err)
 		}
 		s.conflicts.Inc()
 		pause := time.NewTimer(time.Duration(float64(time.Millisecond) * rand.Float64() * float64(int(1)<<min(try, 6)))) //nolint:gosec // jitter
