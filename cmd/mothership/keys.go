@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -44,8 +45,11 @@ Whoever loses the keyset loses every kubeconfig and secret in the database: keep
 					return daemon.Usagef("--data-dir: %w", err)
 				}
 			}
-			if err := store.CreateKeys(path); err != nil {
-				return daemon.Usagef("create the keyset: %w", err)
+			switch err := store.CreateKeys(path); {
+			case errors.Is(err, os.ErrExist):
+				return daemon.Usagef("there is a file %q already, and a keyset is never overwritten: what it encrypted would be lost", path)
+			case err != nil:
+				return daemon.Usagef("%w", err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "created %s\n", path)
 			return err

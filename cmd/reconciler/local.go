@@ -145,8 +145,8 @@ func (o *localOptions) configuration(stderr io.Writer) (local.Config, error) {
 		if !ok || key == "" {
 			return cfg, daemon.Usagef("--value: want COMPONENT.PATH=VALUE or global.PATH=VALUE, there is no = in one")
 		}
-		parsed := local.ParseValue(text)
-		if _, isText := parsed.(string); isText && strings.ContainsAny(firstRune(text), "[{") {
+		parsed, trimmed := local.ParseValue(text), strings.TrimSpace(text)
+		if _, isText := parsed.(string); isText && (strings.HasPrefix(trimmed, "[") || strings.HasPrefix(trimmed, "{")) {
 			return cfg, daemon.Usagef("--value %s: what begins like a list or a map isn't JSON; put text into single quotes", key)
 		}
 		cfg.Values[key] = parsed
@@ -161,12 +161,6 @@ func (o *localOptions) configuration(stderr io.Writer) (local.Config, error) {
 	}
 	routeClientLog(cfg.Log)
 	return cfg, nil
-}
-
-// firstRune returns the first character that isn't a space.
-func firstRune(text string) string {
-	text = strings.TrimSpace(text)
-	return text[:min(1, len(text))]
 }
 
 func (o *localOptions) print(stdout io.Writer, progress *progress, result local.Result, took time.Duration) error {
