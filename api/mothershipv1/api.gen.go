@@ -66,6 +66,30 @@ func (e Status) Valid() bool {
 	}
 }
 
+// AttemptFailure The failure before the attempt or try that is running now.
+type AttemptFailure struct {
+	Attempt int64     `json:"attempt"`
+	Reason  string    `json:"reason"`
+	Time    time.Time `json:"time"`
+}
+
+// Brake defines model for Brake.
+type Brake struct {
+	ID string `json:"id"`
+
+	// Name The component or version; empty for the fleet.
+	Name   string    `json:"name"`
+	Reason string    `json:"reason"`
+	Scope  string    `json:"scope"`
+	Since  time.Time `json:"since"`
+}
+
+// BrakeUpdate defines model for BrakeUpdate.
+type BrakeUpdate struct {
+	// Reason Shown wherever the brake is; not empty.
+	Reason string `json:"reason"`
+}
+
 // Cluster defines model for Cluster.
 type Cluster struct {
 	// Kubeconfig Parsed and scrubbed at once; the cluster is not contacted.
@@ -82,13 +106,49 @@ type Cluster struct {
 
 // ClusterResponse defines model for ClusterResponse.
 type ClusterResponse struct {
-	Cluster              string    `json:"cluster"`
-	ClusterVersion       int64     `json:"clusterVersion"`
-	ConfigurationVersion int64     `json:"configurationVersion"`
-	DetailedStatus       Status    `json:"detailedStatus"`
-	Failures             []Failure `json:"failures"`
-	Status               Status    `json:"status"`
-	StatusURL            string    `json:"statusURL"`
+	Cluster              string `json:"cluster"`
+	ClusterVersion       int64  `json:"clusterVersion"`
+	ConfigurationVersion int64  `json:"configurationVersion"`
+	DetailedStatus       Status `json:"detailedStatus"`
+
+	// DisabledUntil When a disabling ends by itself.
+	DisabledUntil *time.Time `json:"disabledUntil,omitempty"`
+	Failures      []Failure  `json:"failures"`
+	Status        Status     `json:"status"`
+	StatusURL     string     `json:"statusURL"`
+}
+
+// ClusterSummary defines model for ClusterSummary.
+type ClusterSummary struct {
+	// AppliedVersion The last config version that was ready; 0 without one.
+	AppliedVersion int64 `json:"appliedVersion"`
+	ClusterVersion int64 `json:"clusterVersion"`
+
+	// Components Those of the declared list.
+	Components []string `json:"components"`
+
+	// ConfigVersion The declared config version.
+	ConfigVersion int64      `json:"configVersion"`
+	DisabledUntil *time.Time `json:"disabledUntil,omitempty"`
+
+	// DroppedComponents Handed over before, no longer declared, and not deleted: they go with the cluster.
+	DroppedComponents []string   `json:"droppedComponents,omitempty"`
+	GlobalAccountID   string     `json:"globalAccountID"`
+	Name              string     `json:"name"`
+	NextRun           *time.Time `json:"nextRun,omitempty"`
+	PlanName          string     `json:"planName"`
+
+	// Retries Runs that failed since the cluster was ready or changed.
+	Retries   int64  `json:"retries,omitempty"`
+	RuntimeID string `json:"runtimeID"`
+
+	// SchedulingID The open run.
+	SchedulingID string    `json:"schedulingID,omitempty"`
+	Status       Status    `json:"status"`
+	StatusSince  time.Time `json:"statusSince"`
+
+	// Version The declared version.
+	Version string `json:"version"`
 }
 
 // Component defines model for Component.
@@ -111,10 +171,69 @@ type Configuration struct {
 	Value json.RawMessage `json:"value"`
 }
 
+// Event defines model for Event.
+type Event struct {
+	Attempt       int64  `json:"attempt,omitempty"`
+	Component     string `json:"component,omitempty"`
+	ConfigVersion int64  `json:"configVersion,omitempty"`
+	CorrelationID string `json:"correlationID,omitempty"`
+	Reason        string `json:"reason,omitempty"`
+	RuntimeID     string `json:"runtimeID"`
+	SchedulingID  string `json:"schedulingID,omitempty"`
+
+	// State Of the operation, with `operation`.
+	State string `json:"state,omitempty"`
+
+	// Status Of the cluster, with `status`.
+	Status string    `json:"status,omitempty"`
+	Time   time.Time `json:"time"`
+	Type   string    `json:"type"`
+}
+
+// ExplainedOperation defines model for ExplainedOperation.
+type ExplainedOperation struct {
+	Attempt       int64  `json:"attempt"`
+	Component     string `json:"component"`
+	CorrelationID string `json:"correlationID"`
+
+	// Gates What keeps the operation from its next attempt; none: it is handed over as soon as there is a free slot.
+	Gates []Gate `json:"gates"`
+	State string `json:"state"`
+}
+
+// Explanation defines model for Explanation.
+type Explanation struct {
+	DroppedComponents []string `json:"droppedComponents,omitempty"`
+
+	// Gates What keeps the cluster from its next run, while none is open.
+	Gates []Gate `json:"gates"`
+
+	// Operations Those of the open run that have not ended.
+	Operations []ExplainedOperation `json:"operations"`
+	RuntimeID  string               `json:"runtimeID"`
+
+	// SchedulingID The open run.
+	SchedulingID string `json:"schedulingID,omitempty"`
+	Status       Status `json:"status"`
+}
+
 // Failure defines model for Failure.
 type Failure struct {
 	Component string `json:"component"`
 	Reason    string `json:"reason"`
+}
+
+// Gate defines model for Gate.
+type Gate struct {
+	// Kind For machines; more may be added.
+	Kind string `json:"kind"`
+
+	// OpensAt When it opens by itself; missing: not by the clock.
+	OpensAt *time.Time `json:"opensAt,omitempty"`
+
+	// Override What opens it before.
+	Override string `json:"override,omitempty"`
+	Reason   string `json:"reason"`
 }
 
 // KymaConfig defines model for KymaConfig.
@@ -135,16 +254,24 @@ type Occupancy struct {
 // Operation defines model for Operation.
 type Operation struct {
 	// Attempt Number of hand-overs.
-	Attempt       int64      `json:"attempt"`
-	Component     string     `json:"component"`
-	CorrelationID string     `json:"correlationID"`
-	Created       time.Time  `json:"created"`
-	PickedUp      *time.Time `json:"pickedUp,omitempty"`
-	Priority      int64      `json:"priority"`
+	Attempt       int64     `json:"attempt"`
+	Component     string    `json:"component"`
+	CorrelationID string    `json:"correlationID"`
+	Created       time.Time `json:"created"`
+
+	// Debug Tasks are sent with debug switched on.
+	Debug       bool            `json:"debug,omitempty"`
+	DependsOn   []string        `json:"dependsOn,omitempty"`
+	LastFailure *AttemptFailure `json:"lastFailure,omitempty"`
+	PickedUp    *time.Time      `json:"pickedUp,omitempty"`
+	Priority    int64           `json:"priority"`
 
 	// ProcessingDuration Milliseconds.
 	ProcessingDuration int64  `json:"processingDuration"`
 	Reason             string `json:"reason"`
+
+	// Reconciler The component reconciler that serves it.
+	Reconciler string `json:"reconciler,omitempty"`
 
 	// Retries Retries inside the attempts.
 	Retries      int64                 `json:"retries"`
@@ -152,6 +279,10 @@ type Operation struct {
 	State        string                `json:"state"`
 	Type         externalRef0.TaskType `json:"type"`
 	Updated      time.Time             `json:"updated"`
+
+	// WaitsFor Objects that the running attempt waits for, and why.
+	WaitsFor []string `json:"waitsFor,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Reconciliation defines model for Reconciliation.
@@ -161,8 +292,10 @@ type Reconciliation struct {
 	Lock         string    `json:"lock"`
 	RuntimeID    string    `json:"runtimeID"`
 	SchedulingID string    `json:"schedulingID"`
-	Status       Status    `json:"status"`
-	Updated      time.Time `json:"updated"`
+
+	// Status A run's own status; `superseded` is a run that ended because something else was wanted by then.
+	Status  RunStatus `json:"status"`
+	Updated time.Time `json:"updated"`
 }
 
 // ReconciliationInfo defines model for ReconciliationInfo.
@@ -171,11 +304,19 @@ type ReconciliationInfo struct {
 	Created       time.Time   `json:"created"`
 	Finished      bool        `json:"finished"`
 	Operations    []Operation `json:"operations"`
-	RuntimeID     string      `json:"runtimeID"`
-	SchedulingID  string      `json:"schedulingID"`
-	Status        Status      `json:"status"`
-	Updated       time.Time   `json:"updated"`
+
+	// Reason Why the run had no operations: its plan was refused.
+	Reason       string `json:"reason,omitempty"`
+	RuntimeID    string `json:"runtimeID"`
+	SchedulingID string `json:"schedulingID"`
+
+	// Status A run's own status; `superseded` is a run that ended because something else was wanted by then.
+	Status  RunStatus `json:"status"`
+	Updated time.Time `json:"updated"`
 }
+
+// RunStatus A run's own status; `superseded` is a run that ended because something else was wanted by then.
+type RunStatus = string
 
 // RuntimeInput defines model for RuntimeInput.
 type RuntimeInput struct {
@@ -223,6 +364,8 @@ type Status string
 
 // StatusChange defines model for StatusChange.
 type StatusChange struct {
+	DetailedStatus Status `json:"detailedStatus,omitempty"`
+
 	// Duration Nanoseconds.
 	Duration int64     `json:"duration"`
 	Started  time.Time `json:"started"`
@@ -247,6 +390,41 @@ type Stop struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// SyncReport defines model for SyncReport.
+type SyncReport struct {
+	// Clusters How many are here.
+	Clusters int64 `json:"clusters,omitempty"`
+
+	// ComparedAt When the lists were made.
+	ComparedAt *time.Time `json:"comparedAt,omitempty"`
+
+	// Error Why the last try failed; the lists are those of the last that didn't.
+	Error string `json:"error,omitempty"`
+
+	// MissingHere Runtimes of the broker that were never declared here.
+	MissingHere []string   `json:"missingHere"`
+	NextAt      *time.Time `json:"nextAt,omitempty"`
+
+	// Runtimes How many the broker has.
+	Runtimes int64 `json:"runtimes,omitempty"`
+
+	// State Of the last try.
+	State   string     `json:"state"`
+	TriedAt *time.Time `json:"triedAt,omitempty"`
+
+	// UnknownToBroker Clusters here that the broker doesn't know. Nothing is deleted because of it.
+	UnknownToBroker []string `json:"unknownToBroker"`
+}
+
+// WorkerPool defines model for WorkerPool.
+type WorkerPool struct {
+	Component      string    `json:"component"`
+	Pool           string    `json:"pool"`
+	PoolSize       int64     `json:"poolSize"`
+	RunningWorkers int64     `json:"runningWorkers"`
+	Updated        time.Time `json:"updated"`
+}
+
 // ConfigVersion defines model for configVersion.
 type ConfigVersion = int64
 
@@ -268,6 +446,27 @@ type Error = externalRef0.Error
 // ClusterBody defines model for ClusterBody.
 type ClusterBody = Cluster
 
+// GetClustersParams defines parameters for GetClusters.
+type GetClustersParams struct {
+	RuntimeID []string `form:"runtimeID,omitempty" json:"runtimeID,omitempty"`
+
+	// Status Real statuses.
+	Status []string `form:"status,omitempty" json:"status,omitempty"`
+
+	// Version Declared versions.
+	Version []string `form:"version,omitempty" json:"version,omitempty"`
+
+	// Component Clusters that have any of them.
+	Component []string `form:"component,omitempty" json:"component,omitempty"`
+
+	// Name Names of runtimes, exactly.
+	Name []string `form:"name,omitempty" json:"name,omitempty"`
+
+	// Limit At most so many, 1,000 if missing; the header `Link` names the next page.
+	Limit  *int    `form:"limit,omitempty" json:"limit,omitempty"`
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // GetClusterStateParams defines parameters for GetClusterState.
 type GetClusterStateParams struct {
 	RuntimeID     *string `form:"runtimeID,omitempty" json:"runtimeID,omitempty"`
@@ -279,6 +478,14 @@ type GetClusterStateParams struct {
 type GetStatusChangesParams struct {
 	// Offset How far to look back, as a Go duration; one week if missing.
 	Offset *string `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
+// GetEventsParams defines parameters for GetEvents.
+type GetEventsParams struct {
+	// After The same, for those who can't set headers.
+	After       string   `form:"after,omitempty" json:"after,omitempty"`
+	RuntimeID   []string `form:"runtimeID,omitempty" json:"runtimeID,omitempty"`
+	LastEventID string   `json:"Last-Event-ID,omitempty"`
 }
 
 // PostCallbackParams defines parameters for PostCallback.
@@ -305,6 +512,9 @@ type GetReconciliationsParams struct {
 	Limit  *int    `form:"limit,omitempty" json:"limit,omitempty"`
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
+
+// PutBrakeJSONRequestBody defines body for PutBrake for application/json ContentType.
+type PutBrakeJSONRequestBody = BrakeUpdate
 
 // PostClusterJSONRequestBody defines body for PostCluster for application/json ContentType.
 type PostClusterJSONRequestBody = Cluster
@@ -398,6 +608,35 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// GetBrakes The emergency brakes that are pulled (operators)
+	//
+	// Corresponds with GET /v1/brakes (the `GetBrakes` operationId).
+	GetBrakes(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteBrake Release a brake (operators)
+	//
+	// Corresponds with DELETE /v1/brakes/{brakeID} (the `DeleteBrake` operationId).
+	DeleteBrake(ctx context.Context, brakeID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutBrakeWithBody Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/brakes/{brakeID} (the `PutBrake` operationId).
+	PutBrakeWithBody(ctx context.Context, brakeID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutBrake Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/brakes/{brakeID} (the `PutBrake` operationId).
+	PutBrake(ctx context.Context, brakeID string, body PutBrakeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetClusters The clusters, by their IDs, with what is declared and what is applied (operators)
+	//
+	// Corresponds with GET /v1/clusters (the `GetClusters` operationId).
+	GetClusters(ctx context.Context, params *GetClustersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PostClusterWithBody Declare a cluster; the same body again changes nothing
 	//
 	// Takes any type of body and a specified content type.
@@ -456,6 +695,16 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/clusters/{runtimeID}/configs/{configVersion}/status (the `GetClusterConfigsStatus` operationId).
 	GetClusterConfigsStatus(ctx context.Context, runtimeID RuntimeID, configVersion ConfigVersion, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ExplainCluster Every gate between a cluster and its next attempt, when it opens and what overrides it (operators)
+	//
+	// Corresponds with GET /v1/clusters/{runtimeID}/explain (the `ExplainCluster` operationId).
+	ExplainCluster(ctx context.Context, runtimeID RuntimeID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReconcileCluster Reconcile a cluster now; the same as the status `reconcile_pending` (operators)
+	//
+	// Corresponds with POST /v1/clusters/{runtimeID}/reconcile (the `ReconcileCluster` operationId).
+	ReconcileCluster(ctx context.Context, runtimeID RuntimeID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetClusterStatus The status of the current configuration
 	//
 	// Corresponds with GET /v1/clusters/{runtimeID}/status (the `GetClusterStatus` operationId).
@@ -479,6 +728,18 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/clusters/{runtimeID}/statusChanges (the `GetStatusChanges` operationId).
 	GetStatusChanges(ctx context.Context, runtimeID RuntimeID, params *GetStatusChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetEvents Changes of statuses and operations as server-sent events (operators)
+	//
+	// Each event's `id` orders it; a client that comes back with the header `Last-Event-ID` (or `after`) gets what it missed, as long as that is kept; if some of it isn't, an event `gap` comes first. The event's name is `status` or `operation`, its data one `Event` as JSON. Who reads too slowly is dropped, and may come back.
+	//
+	// Corresponds with GET /v1/events (the `GetEvents` operationId).
+	GetEvents(ctx context.Context, params *GetEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetOccupancy The worker pools of component reconcilers that reported lately (operators)
+	//
+	// Corresponds with GET /v1/occupancy (the `GetOccupancy` operationId).
+	GetOccupancy(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteOccupancy Forget a worker pool
 	//
@@ -561,6 +822,90 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/reconciliations/{schedulingID}/info (the `GetReconciliationInfo` operationId).
 	GetReconciliationInfo(ctx context.Context, schedulingID SchedulingID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSync How the inventory differs from the broker's (operators)
+	//
+	// Corresponds with GET /v1/sync (the `GetSync` operationId).
+	GetSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// GetBrakes The emergency brakes that are pulled (operators)
+//
+// Corresponds with GET /v1/brakes (the `GetBrakes` operationId).
+func (c *Client) GetBrakes(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetBrakesRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteBrake Release a brake (operators)
+//
+// Corresponds with DELETE /v1/brakes/{brakeID} (the `DeleteBrake` operationId).
+func (c *Client) DeleteBrake(ctx context.Context, brakeID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteBrakeRequest(c.Server, brakeID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutBrakeWithBody Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/brakes/{brakeID} (the `PutBrake` operationId).
+func (c *Client) PutBrakeWithBody(ctx context.Context, brakeID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutBrakeRequestWithBody(c.Server, brakeID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutBrake Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/brakes/{brakeID} (the `PutBrake` operationId).
+func (c *Client) PutBrake(ctx context.Context, brakeID string, body PutBrakeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutBrakeRequest(c.Server, brakeID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetClusters The clusters, by their IDs, with what is declared and what is applied (operators)
+//
+// Corresponds with GET /v1/clusters (the `GetClusters` operationId).
+func (c *Client) GetClusters(ctx context.Context, params *GetClustersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetClustersRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // PostClusterWithBody Declare a cluster; the same body again changes nothing
@@ -721,6 +1066,36 @@ func (c *Client) GetClusterConfigsStatus(ctx context.Context, runtimeID RuntimeI
 	return c.Client.Do(req)
 }
 
+// ExplainCluster Every gate between a cluster and its next attempt, when it opens and what overrides it (operators)
+//
+// Corresponds with GET /v1/clusters/{runtimeID}/explain (the `ExplainCluster` operationId).
+func (c *Client) ExplainCluster(ctx context.Context, runtimeID RuntimeID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExplainClusterRequest(c.Server, runtimeID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReconcileCluster Reconcile a cluster now; the same as the status `reconcile_pending` (operators)
+//
+// Corresponds with POST /v1/clusters/{runtimeID}/reconcile (the `ReconcileCluster` operationId).
+func (c *Client) ReconcileCluster(ctx context.Context, runtimeID RuntimeID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReconcileClusterRequest(c.Server, runtimeID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetClusterStatus The status of the current configuration
 //
 // Corresponds with GET /v1/clusters/{runtimeID}/status (the `GetClusterStatus` operationId).
@@ -775,6 +1150,38 @@ func (c *Client) PutClusterStatus(ctx context.Context, runtimeID RuntimeID, body
 // Corresponds with GET /v1/clusters/{runtimeID}/statusChanges (the `GetStatusChanges` operationId).
 func (c *Client) GetStatusChanges(ctx context.Context, runtimeID RuntimeID, params *GetStatusChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetStatusChangesRequest(c.Server, runtimeID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetEvents Changes of statuses and operations as server-sent events (operators)
+//
+// Each event's `id` orders it; a client that comes back with the header `Last-Event-ID` (or `after`) gets what it missed, as long as that is kept; if some of it isn't, an event `gap` comes first. The event's name is `status` or `operation`, its data one `Event` as JSON. Who reads too slowly is dropped, and may come back.
+//
+// Corresponds with GET /v1/events (the `GetEvents` operationId).
+func (c *Client) GetEvents(ctx context.Context, params *GetEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetOccupancy The worker pools of component reconcilers that reported lately (operators)
+//
+// Corresponds with GET /v1/occupancy (the `GetOccupancy` operationId).
+func (c *Client) GetOccupancy(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOccupancyRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -1005,6 +1412,255 @@ func (c *Client) GetReconciliationInfo(ctx context.Context, schedulingID Schedul
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// GetSync How the inventory differs from the broker's (operators)
+//
+// Corresponds with GET /v1/sync (the `GetSync` operationId).
+func (c *Client) GetSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSyncRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// NewGetBrakesRequest constructs an http.Request for the GetBrakes method
+func NewGetBrakesRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/brakes")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteBrakeRequest constructs an http.Request for the DeleteBrake method
+func NewDeleteBrakeRequest(server string, brakeID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "brakeID", brakeID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/brakes/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutBrakeRequest calls the generic PutBrake builder with application/json body
+func NewPutBrakeRequest(server string, brakeID string, body PutBrakeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutBrakeRequestWithBody(server, brakeID, "application/json", bodyReader)
+}
+
+// NewPutBrakeRequestWithBody constructs an http.Request for the PutBrake method, with any body, and a specified content type
+func NewPutBrakeRequestWithBody(server string, brakeID string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "brakeID", brakeID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/brakes/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetClustersRequest constructs an http.Request for the GetClusters method
+func NewGetClustersRequest(server string, params *GetClustersParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/clusters")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.RuntimeID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "runtimeID", params.RuntimeID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Version != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "version", params.Version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Component != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "component", params.Component, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Name != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "name", params.Name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
 }
 
 // NewPostClusterRequest calls the generic PostCluster builder with application/json body
@@ -1363,6 +2019,74 @@ func NewGetClusterConfigsStatusRequest(server string, runtimeID RuntimeID, confi
 	return req, nil
 }
 
+// NewExplainClusterRequest constructs an http.Request for the ExplainCluster method
+func NewExplainClusterRequest(server string, runtimeID RuntimeID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "runtimeID", runtimeID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/clusters/%s/explain", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewReconcileClusterRequest constructs an http.Request for the ReconcileCluster method
+func NewReconcileClusterRequest(server string, runtimeID RuntimeID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "runtimeID", runtimeID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/clusters/%s/reconcile", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetClusterStatusRequest constructs an http.Request for the GetClusterStatus method
 func NewGetClusterStatusRequest(server string, runtimeID RuntimeID) (*http.Request, error) {
 	var err error
@@ -1495,6 +2219,108 @@ func NewGetStatusChangesRequest(server string, runtimeID RuntimeID, params *GetS
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
 		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetEventsRequest constructs an http.Request for the GetEvents method
+func NewGetEventsRequest(server string, params *GetEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/events")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.RuntimeID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "runtimeID", params.RuntimeID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Last-Event-ID", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetOccupancyRequest constructs an http.Request for the GetOccupancy method
+func NewGetOccupancyRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/occupancy")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -2068,6 +2894,33 @@ func NewGetReconciliationInfoRequest(server string, schedulingID SchedulingID) (
 	return req, nil
 }
 
+// NewGetSyncRequest constructs an http.Request for the GetSync method
+func NewGetSyncRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sync")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
 	for _, r := range c.RequestEditors {
 		if err := r(ctx, req); err != nil {
@@ -2111,6 +2964,41 @@ func WithBaseURL(baseURL string) ClientOption {
 
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
+
+	// GetBrakesWithResponse The emergency brakes that are pulled (operators)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/brakes (the `GetBrakes` operationId).
+	GetBrakesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetBrakesResponse, error)
+
+	// DeleteBrakeWithResponse Release a brake (operators)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/brakes/{brakeID} (the `DeleteBrake` operationId).
+	DeleteBrakeWithResponse(ctx context.Context, brakeID string, reqEditors ...RequestEditorFn) (*DeleteBrakeResponse, error)
+
+	// PutBrakeWithBodyWithResponse Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/brakes/{brakeID} (the `PutBrake` operationId).
+	PutBrakeWithBodyWithResponse(ctx context.Context, brakeID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutBrakeResponse, error)
+
+	// PutBrakeWithResponse Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/brakes/{brakeID} (the `PutBrake` operationId).
+	PutBrakeWithResponse(ctx context.Context, brakeID string, body PutBrakeJSONRequestBody, reqEditors ...RequestEditorFn) (*PutBrakeResponse, error)
+
+	// GetClustersWithResponse The clusters, by their IDs, with what is declared and what is applied (operators)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/clusters (the `GetClusters` operationId).
+	GetClustersWithResponse(ctx context.Context, params *GetClustersParams, reqEditors ...RequestEditorFn) (*GetClustersResponse, error)
 
 	// PostClusterWithBodyWithResponse Declare a cluster; the same body again changes nothing
 	//
@@ -2182,6 +3070,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/clusters/{runtimeID}/configs/{configVersion}/status (the `GetClusterConfigsStatus` operationId).
 	GetClusterConfigsStatusWithResponse(ctx context.Context, runtimeID RuntimeID, configVersion ConfigVersion, reqEditors ...RequestEditorFn) (*GetClusterConfigsStatusResponse, error)
 
+	// ExplainClusterWithResponse Every gate between a cluster and its next attempt, when it opens and what overrides it (operators)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/clusters/{runtimeID}/explain (the `ExplainCluster` operationId).
+	ExplainClusterWithResponse(ctx context.Context, runtimeID RuntimeID, reqEditors ...RequestEditorFn) (*ExplainClusterResponse, error)
+
+	// ReconcileClusterWithResponse Reconcile a cluster now; the same as the status `reconcile_pending` (operators)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/clusters/{runtimeID}/reconcile (the `ReconcileCluster` operationId).
+	ReconcileClusterWithResponse(ctx context.Context, runtimeID RuntimeID, reqEditors ...RequestEditorFn) (*ReconcileClusterResponse, error)
+
 	// GetClusterStatusWithResponse The status of the current configuration
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -2209,6 +3111,22 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/clusters/{runtimeID}/statusChanges (the `GetStatusChanges` operationId).
 	GetStatusChangesWithResponse(ctx context.Context, runtimeID RuntimeID, params *GetStatusChangesParams, reqEditors ...RequestEditorFn) (*GetStatusChangesResponse, error)
+
+	// GetEventsWithResponse Changes of statuses and operations as server-sent events (operators)
+	//
+	// Each event's `id` orders it; a client that comes back with the header `Last-Event-ID` (or `after`) gets what it missed, as long as that is kept; if some of it isn't, an event `gap` comes first. The event's name is `status` or `operation`, its data one `Event` as JSON. Who reads too slowly is dropped, and may come back.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/events (the `GetEvents` operationId).
+	GetEventsWithResponse(ctx context.Context, params *GetEventsParams, reqEditors ...RequestEditorFn) (*GetEventsResponse, error)
+
+	// GetOccupancyWithResponse The worker pools of component reconcilers that reported lately (operators)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/occupancy (the `GetOccupancy` operationId).
+	GetOccupancyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOccupancyResponse, error)
 
 	// DeleteOccupancyWithResponse Forget a worker pool
 	//
@@ -2307,6 +3225,205 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/reconciliations/{schedulingID}/info (the `GetReconciliationInfo` operationId).
 	GetReconciliationInfoWithResponse(ctx context.Context, schedulingID SchedulingID, reqEditors ...RequestEditorFn) (*GetReconciliationInfoResponse, error)
+
+	// GetSyncWithResponse How the inventory differs from the broker's (operators)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/sync (the `GetSync` operationId).
+	GetSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSyncResponse, error)
+}
+
+type GetBrakesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]Brake
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetBrakesResponse) GetJSON200() *[]Brake {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetBrakesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetBrakesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetBrakesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetBrakesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetBrakesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteBrakeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteBrakeResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteBrakeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteBrakeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteBrakeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteBrakeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutBrakeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Brake
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutBrakeResponse) GetJSON200() *Brake {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r PutBrakeResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutBrakeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutBrakeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutBrakeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutBrakeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetClustersResponse200Headers the declared response headers of an HTTP 200 response for GetClusters
+type GetClustersResponse200Headers struct {
+	Link string
+}
+
+type GetClustersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]ClusterSummary
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetClustersResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetClustersResponse) GetJSON200() *[]ClusterSummary {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetClustersResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetClustersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetClustersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetClustersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetClustersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type PostClusterResponse struct {
@@ -2693,6 +3810,102 @@ func (r GetClusterConfigsStatusResponse) ContentType() string {
 	return ""
 }
 
+type ExplainClusterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Explanation
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExplainClusterResponse) GetJSON200() *Explanation {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ExplainClusterResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExplainClusterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExplainClusterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExplainClusterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExplainClusterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ReconcileClusterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ClusterAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReconcileClusterResponse) GetJSON200() *ClusterAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ReconcileClusterResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReconcileClusterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReconcileClusterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReconcileClusterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReconcileClusterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetClusterStatusResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -2831,6 +4044,95 @@ func (r GetStatusChangesResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetStatusChangesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetEventsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetOccupancyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]WorkerPool
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetOccupancyResponse) GetJSON200() *[]WorkerPool {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetOccupancyResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOccupancyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOccupancyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOccupancyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOccupancyResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -3323,6 +4625,119 @@ func (r GetReconciliationInfoResponse) ContentType() string {
 	return ""
 }
 
+type GetSyncResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SyncReport
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSyncResponse) GetJSON200() *SyncReport {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetSyncResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSyncResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSyncResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSyncResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSyncResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetBrakesWithResponse The emergency brakes that are pulled (operators)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/brakes (the `GetBrakes` operationId).
+func (c *ClientWithResponses) GetBrakesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetBrakesResponse, error) {
+	rsp, err := c.GetBrakes(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetBrakesResponse(rsp)
+}
+
+// DeleteBrakeWithResponse Release a brake (operators)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/brakes/{brakeID} (the `DeleteBrake` operationId).
+func (c *ClientWithResponses) DeleteBrakeWithResponse(ctx context.Context, brakeID string, reqEditors ...RequestEditorFn) (*DeleteBrakeResponse, error) {
+	rsp, err := c.DeleteBrake(ctx, brakeID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteBrakeResponse(rsp)
+}
+
+// PutBrakeWithBodyWithResponse Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/brakes/{brakeID} (the `PutBrake` operationId).
+func (c *ClientWithResponses) PutBrakeWithBodyWithResponse(ctx context.Context, brakeID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutBrakeResponse, error) {
+	rsp, err := c.PutBrakeWithBody(ctx, brakeID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutBrakeResponse(rsp)
+}
+
+// PutBrakeWithResponse Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/brakes/{brakeID} (the `PutBrake` operationId).
+func (c *ClientWithResponses) PutBrakeWithResponse(ctx context.Context, brakeID string, body PutBrakeJSONRequestBody, reqEditors ...RequestEditorFn) (*PutBrakeResponse, error) {
+	rsp, err := c.PutBrake(ctx, brakeID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutBrakeResponse(rsp)
+}
+
+// GetClustersWithResponse The clusters, by their IDs, with what is declared and what is applied (operators)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/clusters (the `GetClusters` operationId).
+func (c *ClientWithResponses) GetClustersWithResponse(ctx context.Context, params *GetClustersParams, reqEditors ...RequestEditorFn) (*GetClustersResponse, error) {
+	rsp, err := c.GetClusters(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetClustersResponse(rsp)
+}
+
 // PostClusterWithBodyWithResponse Declare a cluster; the same body again changes nothing
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -3453,6 +4868,32 @@ func (c *ClientWithResponses) GetClusterConfigsStatusWithResponse(ctx context.Co
 	return ParseGetClusterConfigsStatusResponse(rsp)
 }
 
+// ExplainClusterWithResponse Every gate between a cluster and its next attempt, when it opens and what overrides it (operators)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/clusters/{runtimeID}/explain (the `ExplainCluster` operationId).
+func (c *ClientWithResponses) ExplainClusterWithResponse(ctx context.Context, runtimeID RuntimeID, reqEditors ...RequestEditorFn) (*ExplainClusterResponse, error) {
+	rsp, err := c.ExplainCluster(ctx, runtimeID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExplainClusterResponse(rsp)
+}
+
+// ReconcileClusterWithResponse Reconcile a cluster now; the same as the status `reconcile_pending` (operators)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/clusters/{runtimeID}/reconcile (the `ReconcileCluster` operationId).
+func (c *ClientWithResponses) ReconcileClusterWithResponse(ctx context.Context, runtimeID RuntimeID, reqEditors ...RequestEditorFn) (*ReconcileClusterResponse, error) {
+	rsp, err := c.ReconcileCluster(ctx, runtimeID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReconcileClusterResponse(rsp)
+}
+
 // GetClusterStatusWithResponse The status of the current configuration
 //
 // Returns a wrapper object for the known response body format(s).
@@ -3503,6 +4944,34 @@ func (c *ClientWithResponses) GetStatusChangesWithResponse(ctx context.Context, 
 		return nil, err
 	}
 	return ParseGetStatusChangesResponse(rsp)
+}
+
+// GetEventsWithResponse Changes of statuses and operations as server-sent events (operators)
+//
+// Each event's `id` orders it; a client that comes back with the header `Last-Event-ID` (or `after`) gets what it missed, as long as that is kept; if some of it isn't, an event `gap` comes first. The event's name is `status` or `operation`, its data one `Event` as JSON. Who reads too slowly is dropped, and may come back.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/events (the `GetEvents` operationId).
+func (c *ClientWithResponses) GetEventsWithResponse(ctx context.Context, params *GetEventsParams, reqEditors ...RequestEditorFn) (*GetEventsResponse, error) {
+	rsp, err := c.GetEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetEventsResponse(rsp)
+}
+
+// GetOccupancyWithResponse The worker pools of component reconcilers that reported lately (operators)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/occupancy (the `GetOccupancy` operationId).
+func (c *ClientWithResponses) GetOccupancyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOccupancyResponse, error) {
+	rsp, err := c.GetOccupancy(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOccupancyResponse(rsp)
 }
 
 // DeleteOccupancyWithResponse Forget a worker pool
@@ -3685,6 +5154,160 @@ func (c *ClientWithResponses) GetReconciliationInfoWithResponse(ctx context.Cont
 		return nil, err
 	}
 	return ParseGetReconciliationInfoResponse(rsp)
+}
+
+// GetSyncWithResponse How the inventory differs from the broker's (operators)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/sync (the `GetSync` operationId).
+func (c *ClientWithResponses) GetSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSyncResponse, error) {
+	rsp, err := c.GetSync(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSyncResponse(rsp)
+}
+
+// ParseGetBrakesResponse parses an HTTP response from a GetBrakesWithResponse call
+func ParseGetBrakesResponse(rsp *http.Response) (*GetBrakesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetBrakesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []Brake
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteBrakeResponse parses an HTTP response from a DeleteBrakeWithResponse call
+func ParseDeleteBrakeResponse(rsp *http.Response) (*DeleteBrakeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteBrakeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutBrakeResponse parses an HTTP response from a PutBrakeWithResponse call
+func ParsePutBrakeResponse(rsp *http.Response) (*PutBrakeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutBrakeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Brake
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetClustersResponse parses an HTTP response from a GetClustersWithResponse call
+func ParseGetClustersResponse(rsp *http.Response) (*GetClustersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetClustersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []ClusterSummary
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetClustersResponse200Headers
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
 }
 
 // ParsePostClusterResponse parses an HTTP response from a PostClusterWithResponse call
@@ -3951,6 +5574,72 @@ func ParseGetClusterConfigsStatusResponse(rsp *http.Response) (*GetClusterConfig
 	return response, nil
 }
 
+// ParseExplainClusterResponse parses an HTTP response from a ExplainClusterWithResponse call
+func ParseExplainClusterResponse(rsp *http.Response) (*ExplainClusterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExplainClusterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Explanation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseReconcileClusterResponse parses an HTTP response from a ReconcileClusterWithResponse call
+func ParseReconcileClusterResponse(rsp *http.Response) (*ReconcileClusterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReconcileClusterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ClusterAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetClusterStatusResponse parses an HTTP response from a GetClusterStatusWithResponse call
 func ParseGetClusterStatusResponse(rsp *http.Response) (*GetClusterStatusResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -4033,6 +5722,65 @@ func ParseGetStatusChangesResponse(rsp *http.Response) (*GetStatusChangesRespons
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest StatusChanges
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetEventsResponse parses an HTTP response from a GetEventsWithResponse call
+func ParseGetEventsResponse(rsp *http.Response) (*GetEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetOccupancyResponse parses an HTTP response from a GetOccupancyWithResponse call
+func ParseGetOccupancyResponse(rsp *http.Response) (*GetOccupancyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOccupancyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []WorkerPool
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -4398,8 +6146,53 @@ func ParseGetReconciliationInfoResponse(rsp *http.Response) (*GetReconciliationI
 	return response, nil
 }
 
+// ParseGetSyncResponse parses an HTTP response from a GetSyncWithResponse call
+func ParseGetSyncResponse(rsp *http.Response) (*GetSyncResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSyncResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SyncReport
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// GetBrakes The emergency brakes that are pulled (operators)
+	// (GET /v1/brakes)
+	GetBrakes(w http.ResponseWriter, r *http.Request)
+	// DeleteBrake Release a brake (operators)
+	// (DELETE /v1/brakes/{brakeID})
+	DeleteBrake(w http.ResponseWriter, r *http.Request, brakeID string)
+	// PutBrake Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+	// (PUT /v1/brakes/{brakeID})
+	PutBrake(w http.ResponseWriter, r *http.Request, brakeID string)
+	// GetClusters The clusters, by their IDs, with what is declared and what is applied (operators)
+	// (GET /v1/clusters)
+	GetClusters(w http.ResponseWriter, r *http.Request, params GetClustersParams)
 	// PostCluster Declare a cluster; the same body again changes nothing
 	// (POST /v1/clusters)
 	PostCluster(w http.ResponseWriter, r *http.Request)
@@ -4424,6 +6217,12 @@ type ServerInterface interface {
 	// GetClusterConfigsStatus The status of one configuration (other spelling, the broker's)
 	// (GET /v1/clusters/{runtimeID}/configs/{configVersion}/status)
 	GetClusterConfigsStatus(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID, configVersion ConfigVersion)
+	// ExplainCluster Every gate between a cluster and its next attempt, when it opens and what overrides it (operators)
+	// (GET /v1/clusters/{runtimeID}/explain)
+	ExplainCluster(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID)
+	// ReconcileCluster Reconcile a cluster now; the same as the status `reconcile_pending` (operators)
+	// (POST /v1/clusters/{runtimeID}/reconcile)
+	ReconcileCluster(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID)
 	// GetClusterStatus The status of the current configuration
 	// (GET /v1/clusters/{runtimeID}/status)
 	GetClusterStatus(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID)
@@ -4433,6 +6232,12 @@ type ServerInterface interface {
 	// GetStatusChanges The history of a cluster's status, newest first
 	// (GET /v1/clusters/{runtimeID}/statusChanges)
 	GetStatusChanges(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID, params GetStatusChangesParams)
+	// GetEvents Changes of statuses and operations as server-sent events (operators)
+	// (GET /v1/events)
+	GetEvents(w http.ResponseWriter, r *http.Request, params GetEventsParams)
+	// GetOccupancy The worker pools of component reconcilers that reported lately (operators)
+	// (GET /v1/occupancy)
+	GetOccupancy(w http.ResponseWriter, r *http.Request)
 	// DeleteOccupancy Forget a worker pool
 	// (DELETE /v1/occupancy/{poolID})
 	DeleteOccupancy(w http.ResponseWriter, r *http.Request, poolID string)
@@ -4466,11 +6271,38 @@ type ServerInterface interface {
 	// GetReconciliationInfo One run with its operations
 	// (GET /v1/reconciliations/{schedulingID}/info)
 	GetReconciliationInfo(w http.ResponseWriter, r *http.Request, schedulingID SchedulingID)
+	// GetSync How the inventory differs from the broker's (operators)
+	// (GET /v1/sync)
+	GetSync(w http.ResponseWriter, r *http.Request)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
 
 type Unimplemented struct{}
+
+// GetBrakes The emergency brakes that are pulled (operators)
+// (GET /v1/brakes)
+func (_ Unimplemented) GetBrakes(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteBrake Release a brake (operators)
+// (DELETE /v1/brakes/{brakeID})
+func (_ Unimplemented) DeleteBrake(w http.ResponseWriter, r *http.Request, brakeID string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutBrake Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+// (PUT /v1/brakes/{brakeID})
+func (_ Unimplemented) PutBrake(w http.ResponseWriter, r *http.Request, brakeID string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetClusters The clusters, by their IDs, with what is declared and what is applied (operators)
+// (GET /v1/clusters)
+func (_ Unimplemented) GetClusters(w http.ResponseWriter, r *http.Request, params GetClustersParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
 
 // PostCluster Declare a cluster; the same body again changes nothing
 // (POST /v1/clusters)
@@ -4520,6 +6352,18 @@ func (_ Unimplemented) GetClusterConfigsStatus(w http.ResponseWriter, r *http.Re
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ExplainCluster Every gate between a cluster and its next attempt, when it opens and what overrides it (operators)
+// (GET /v1/clusters/{runtimeID}/explain)
+func (_ Unimplemented) ExplainCluster(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReconcileCluster Reconcile a cluster now; the same as the status `reconcile_pending` (operators)
+// (POST /v1/clusters/{runtimeID}/reconcile)
+func (_ Unimplemented) ReconcileCluster(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetClusterStatus The status of the current configuration
 // (GET /v1/clusters/{runtimeID}/status)
 func (_ Unimplemented) GetClusterStatus(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID) {
@@ -4535,6 +6379,18 @@ func (_ Unimplemented) PutClusterStatus(w http.ResponseWriter, r *http.Request, 
 // GetStatusChanges The history of a cluster's status, newest first
 // (GET /v1/clusters/{runtimeID}/statusChanges)
 func (_ Unimplemented) GetStatusChanges(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID, params GetStatusChangesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetEvents Changes of statuses and operations as server-sent events (operators)
+// (GET /v1/events)
+func (_ Unimplemented) GetEvents(w http.ResponseWriter, r *http.Request, params GetEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetOccupancy The worker pools of component reconcilers that reported lately (operators)
+// (GET /v1/occupancy)
+func (_ Unimplemented) GetOccupancy(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4604,6 +6460,12 @@ func (_ Unimplemented) GetReconciliationInfo(w http.ResponseWriter, r *http.Requ
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetSync How the inventory differs from the broker's (operators)
+// (GET /v1/sync)
+func (_ Unimplemented) GetSync(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ServerInterfaceWrapper converts contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler            ServerInterface
@@ -4612,6 +6474,183 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// GetBrakes operation middleware
+func (siw *ServerInterfaceWrapper) GetBrakes(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetBrakes(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteBrake operation middleware
+func (siw *ServerInterfaceWrapper) DeleteBrake(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "brakeID" -------------
+	var brakeID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "brakeID", chi.URLParam(r, "brakeID"), &brakeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "brakeID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteBrake(w, r, brakeID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutBrake operation middleware
+func (siw *ServerInterfaceWrapper) PutBrake(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "brakeID" -------------
+	var brakeID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "brakeID", chi.URLParam(r, "brakeID"), &brakeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "brakeID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutBrake(w, r, brakeID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetClusters operation middleware
+func (siw *ServerInterfaceWrapper) GetClusters(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetClustersParams
+
+	// ------------- Optional query parameter "runtimeID" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "runtimeID", r.URL.Query(), &params.RuntimeID, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "runtimeID"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "runtimeID", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "version" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "version", r.URL.Query(), &params.Version, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "version"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "version", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "component" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "component", r.URL.Query(), &params.Component, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "component"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "component", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetClusters(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // PostCluster operation middleware
 func (siw *ServerInterfaceWrapper) PostCluster(w http.ResponseWriter, r *http.Request) {
@@ -4866,6 +6905,58 @@ func (siw *ServerInterfaceWrapper) GetClusterConfigsStatus(w http.ResponseWriter
 	handler.ServeHTTP(w, r)
 }
 
+// ExplainCluster operation middleware
+func (siw *ServerInterfaceWrapper) ExplainCluster(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "runtimeID" -------------
+	var runtimeID RuntimeID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "runtimeID", chi.URLParam(r, "runtimeID"), &runtimeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "runtimeID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExplainCluster(w, r, runtimeID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReconcileCluster operation middleware
+func (siw *ServerInterfaceWrapper) ReconcileCluster(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "runtimeID" -------------
+	var runtimeID RuntimeID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "runtimeID", chi.URLParam(r, "runtimeID"), &runtimeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "runtimeID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReconcileCluster(w, r, runtimeID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetClusterStatus operation middleware
 func (siw *ServerInterfaceWrapper) GetClusterStatus(w http.ResponseWriter, r *http.Request) {
 
@@ -4951,6 +7042,87 @@ func (siw *ServerInterfaceWrapper) GetStatusChanges(w http.ResponseWriter, r *ht
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetStatusChanges(w, r, runtimeID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetEvents operation middleware
+func (siw *ServerInterfaceWrapper) GetEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetEventsParams
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "runtimeID" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "runtimeID", r.URL.Query(), &params.RuntimeID, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "runtimeID"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "runtimeID", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = LastEventID
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetEvents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetOccupancy operation middleware
+func (siw *ServerInterfaceWrapper) GetOccupancy(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOccupancy(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5392,6 +7564,20 @@ func (siw *ServerInterfaceWrapper) GetReconciliationInfo(w http.ResponseWriter, 
 	handler.ServeHTTP(w, r)
 }
 
+// GetSync operation middleware
+func (siw *ServerInterfaceWrapper) GetSync(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSync(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -5506,6 +7692,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/clusters", wrapper.GetClusters)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/clusters", wrapper.PostCluster)
 	})
 	r.Group(func(r chi.Router) {
@@ -5522,6 +7711,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Put(options.BaseURL+"/v1/clusters/{runtimeID}/status", wrapper.PutClusterStatus)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/clusters/{runtimeID}/reconcile", wrapper.ReconcileCluster)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/clusters/{runtimeID}/explain", wrapper.ExplainCluster)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/clusters/{runtimeID}/statusChanges", wrapper.GetStatusChanges)
@@ -5566,6 +7761,24 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/operations/{schedulingID}/callback/{correlationID}", wrapper.PostCallback)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/brakes", wrapper.GetBrakes)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/v1/brakes/{brakeID}", wrapper.DeleteBrake)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/brakes/{brakeID}", wrapper.PutBrake)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/events", wrapper.GetEvents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/sync", wrapper.GetSync)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/occupancy", wrapper.GetOccupancy)
+	})
+	r.Group(func(r chi.Router) {
 		r.Delete(options.BaseURL+"/v1/occupancy/{poolID}", wrapper.DeleteOccupancy)
 	})
 	r.Group(func(r chi.Router) {
@@ -5578,6 +7791,164 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 type ClusterAnswerJSONResponse ClusterResponse
 
 type ErrorJSONResponse externalRef0.Error
+
+type GetBrakesRequestObject struct {
+}
+
+type GetBrakesResponseObject interface {
+	VisitGetBrakesResponse(w http.ResponseWriter) error
+}
+
+type GetBrakes200JSONResponse []Brake
+
+func (response GetBrakes200JSONResponse) VisitGetBrakesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBrakesdefaultJSONResponse struct {
+	Body       externalRef0.Error
+	StatusCode int
+}
+
+func (response GetBrakesdefaultJSONResponse) VisitGetBrakesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteBrakeRequestObject struct {
+	BrakeID string `json:"brakeID"`
+}
+
+type DeleteBrakeResponseObject interface {
+	VisitDeleteBrakeResponse(w http.ResponseWriter) error
+}
+
+type DeleteBrake200Response struct {
+}
+
+func (response DeleteBrake200Response) VisitDeleteBrakeResponse(w http.ResponseWriter) error {
+	w.WriteHeader(200)
+	return nil
+}
+
+type DeleteBrakedefaultJSONResponse struct {
+	Body       externalRef0.Error
+	StatusCode int
+}
+
+func (response DeleteBrakedefaultJSONResponse) VisitDeleteBrakeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutBrakeRequestObject struct {
+	BrakeID string `json:"brakeID"`
+	Body    *PutBrakeJSONRequestBody
+}
+
+type PutBrakeResponseObject interface {
+	VisitPutBrakeResponse(w http.ResponseWriter) error
+}
+
+type PutBrake200JSONResponse Brake
+
+func (response PutBrake200JSONResponse) VisitPutBrakeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutBrakedefaultJSONResponse struct {
+	Body       externalRef0.Error
+	StatusCode int
+}
+
+func (response PutBrakedefaultJSONResponse) VisitPutBrakeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClustersRequestObject struct {
+	Params GetClustersParams
+}
+
+type GetClustersResponseObject interface {
+	VisitGetClustersResponse(w http.ResponseWriter) error
+}
+
+type GetClusters200ResponseHeaders struct {
+	Link string
+}
+
+type GetClusters200JSONResponse struct {
+	Body    []ClusterSummary
+	Headers GetClusters200ResponseHeaders
+}
+
+func (response GetClusters200JSONResponse) VisitGetClustersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Link", fmt.Sprint(response.Headers.Link))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClustersdefaultJSONResponse struct {
+	Body       externalRef0.Error
+	StatusCode int
+}
+
+func (response GetClustersdefaultJSONResponse) VisitGetClustersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type PostClusterRequestObject struct {
 	Body *PostClusterJSONRequestBody
@@ -5895,6 +8266,84 @@ func (response GetClusterConfigsStatusdefaultJSONResponse) VisitGetClusterConfig
 	return err
 }
 
+type ExplainClusterRequestObject struct {
+	RuntimeID RuntimeID `json:"runtimeID"`
+}
+
+type ExplainClusterResponseObject interface {
+	VisitExplainClusterResponse(w http.ResponseWriter) error
+}
+
+type ExplainCluster200JSONResponse Explanation
+
+func (response ExplainCluster200JSONResponse) VisitExplainClusterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainClusterdefaultJSONResponse struct {
+	Body       externalRef0.Error
+	StatusCode int
+}
+
+func (response ExplainClusterdefaultJSONResponse) VisitExplainClusterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReconcileClusterRequestObject struct {
+	RuntimeID RuntimeID `json:"runtimeID"`
+}
+
+type ReconcileClusterResponseObject interface {
+	VisitReconcileClusterResponse(w http.ResponseWriter) error
+}
+
+type ReconcileCluster200JSONResponse struct{ ClusterAnswerJSONResponse }
+
+func (response ReconcileCluster200JSONResponse) VisitReconcileClusterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReconcileClusterdefaultJSONResponse struct {
+	Body       externalRef0.Error
+	StatusCode int
+}
+
+func (response ReconcileClusterdefaultJSONResponse) VisitReconcileClusterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetClusterStatusRequestObject struct {
 	RuntimeID RuntimeID `json:"runtimeID"`
 }
@@ -6003,6 +8452,112 @@ type GetStatusChangesdefaultJSONResponse struct {
 }
 
 func (response GetStatusChangesdefaultJSONResponse) VisitGetStatusChangesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEventsRequestObject struct {
+	Params GetEventsParams
+}
+
+type GetEventsResponseObject interface {
+	VisitGetEventsResponse(w http.ResponseWriter) error
+}
+
+type GetEvents200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response GetEvents200TextEventStreamResponse) VisitGetEventsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type GetEventsdefaultJSONResponse struct {
+	Body       externalRef0.Error
+	StatusCode int
+}
+
+func (response GetEventsdefaultJSONResponse) VisitGetEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOccupancyRequestObject struct {
+}
+
+type GetOccupancyResponseObject interface {
+	VisitGetOccupancyResponse(w http.ResponseWriter) error
+}
+
+type GetOccupancy200JSONResponse []WorkerPool
+
+func (response GetOccupancy200JSONResponse) VisitGetOccupancyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOccupancydefaultJSONResponse struct {
+	Body       externalRef0.Error
+	StatusCode int
+}
+
+func (response GetOccupancydefaultJSONResponse) VisitGetOccupancyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6429,8 +8984,58 @@ func (response GetReconciliationInfodefaultJSONResponse) VisitGetReconciliationI
 	return err
 }
 
+type GetSyncRequestObject struct {
+}
+
+type GetSyncResponseObject interface {
+	VisitGetSyncResponse(w http.ResponseWriter) error
+}
+
+type GetSync200JSONResponse SyncReport
+
+func (response GetSync200JSONResponse) VisitGetSyncResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSyncdefaultJSONResponse struct {
+	Body       externalRef0.Error
+	StatusCode int
+}
+
+func (response GetSyncdefaultJSONResponse) VisitGetSyncResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// GetBrakes The emergency brakes that are pulled (operators)
+	// (GET /v1/brakes)
+	GetBrakes(ctx context.Context, request GetBrakesRequestObject) (GetBrakesResponseObject, error)
+	// DeleteBrake Release a brake (operators)
+	// (DELETE /v1/brakes/{brakeID})
+	DeleteBrake(ctx context.Context, request DeleteBrakeRequestObject) (DeleteBrakeResponseObject, error)
+	// PutBrake Pause all hand-overs of the fleet, of a component or of a version until the brake is released (operators)
+	// (PUT /v1/brakes/{brakeID})
+	PutBrake(ctx context.Context, request PutBrakeRequestObject) (PutBrakeResponseObject, error)
+	// GetClusters The clusters, by their IDs, with what is declared and what is applied (operators)
+	// (GET /v1/clusters)
+	GetClusters(ctx context.Context, request GetClustersRequestObject) (GetClustersResponseObject, error)
 	// PostCluster Declare a cluster; the same body again changes nothing
 	// (POST /v1/clusters)
 	PostCluster(ctx context.Context, request PostClusterRequestObject) (PostClusterResponseObject, error)
@@ -6455,6 +9060,12 @@ type StrictServerInterface interface {
 	// GetClusterConfigsStatus The status of one configuration (other spelling, the broker's)
 	// (GET /v1/clusters/{runtimeID}/configs/{configVersion}/status)
 	GetClusterConfigsStatus(ctx context.Context, request GetClusterConfigsStatusRequestObject) (GetClusterConfigsStatusResponseObject, error)
+	// ExplainCluster Every gate between a cluster and its next attempt, when it opens and what overrides it (operators)
+	// (GET /v1/clusters/{runtimeID}/explain)
+	ExplainCluster(ctx context.Context, request ExplainClusterRequestObject) (ExplainClusterResponseObject, error)
+	// ReconcileCluster Reconcile a cluster now; the same as the status `reconcile_pending` (operators)
+	// (POST /v1/clusters/{runtimeID}/reconcile)
+	ReconcileCluster(ctx context.Context, request ReconcileClusterRequestObject) (ReconcileClusterResponseObject, error)
 	// GetClusterStatus The status of the current configuration
 	// (GET /v1/clusters/{runtimeID}/status)
 	GetClusterStatus(ctx context.Context, request GetClusterStatusRequestObject) (GetClusterStatusResponseObject, error)
@@ -6464,6 +9075,12 @@ type StrictServerInterface interface {
 	// GetStatusChanges The history of a cluster's status, newest first
 	// (GET /v1/clusters/{runtimeID}/statusChanges)
 	GetStatusChanges(ctx context.Context, request GetStatusChangesRequestObject) (GetStatusChangesResponseObject, error)
+	// GetEvents Changes of statuses and operations as server-sent events (operators)
+	// (GET /v1/events)
+	GetEvents(ctx context.Context, request GetEventsRequestObject) (GetEventsResponseObject, error)
+	// GetOccupancy The worker pools of component reconcilers that reported lately (operators)
+	// (GET /v1/occupancy)
+	GetOccupancy(ctx context.Context, request GetOccupancyRequestObject) (GetOccupancyResponseObject, error)
 	// DeleteOccupancy Forget a worker pool
 	// (DELETE /v1/occupancy/{poolID})
 	DeleteOccupancy(ctx context.Context, request DeleteOccupancyRequestObject) (DeleteOccupancyResponseObject, error)
@@ -6497,6 +9114,9 @@ type StrictServerInterface interface {
 	// GetReconciliationInfo One run with its operations
 	// (GET /v1/reconciliations/{schedulingID}/info)
 	GetReconciliationInfo(ctx context.Context, request GetReconciliationInfoRequestObject) (GetReconciliationInfoResponseObject, error)
+	// GetSync How the inventory differs from the broker's (operators)
+	// (GET /v1/sync)
+	GetSync(ctx context.Context, request GetSyncRequestObject) (GetSyncResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -6536,6 +9156,115 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// GetBrakes operation middleware
+func (sh *strictHandler) GetBrakes(w http.ResponseWriter, r *http.Request) {
+	var request GetBrakesRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBrakes(ctx, request.(GetBrakesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBrakes")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetBrakesResponseObject); ok {
+		if err := validResponse.VisitGetBrakesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteBrake operation middleware
+func (sh *strictHandler) DeleteBrake(w http.ResponseWriter, r *http.Request, brakeID string) {
+	var request DeleteBrakeRequestObject
+
+	request.BrakeID = brakeID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteBrake(ctx, request.(DeleteBrakeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteBrake")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteBrakeResponseObject); ok {
+		if err := validResponse.VisitDeleteBrakeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutBrake operation middleware
+func (sh *strictHandler) PutBrake(w http.ResponseWriter, r *http.Request, brakeID string) {
+	var request PutBrakeRequestObject
+
+	request.BrakeID = brakeID
+
+	var body PutBrakeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutBrake(ctx, request.(PutBrakeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutBrake")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutBrakeResponseObject); ok {
+		if err := validResponse.VisitPutBrakeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetClusters operation middleware
+func (sh *strictHandler) GetClusters(w http.ResponseWriter, r *http.Request, params GetClustersParams) {
+	var request GetClustersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClusters(ctx, request.(GetClustersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClusters")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetClustersResponseObject); ok {
+		if err := validResponse.VisitGetClustersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // PostCluster operation middleware
@@ -6760,6 +9489,58 @@ func (sh *strictHandler) GetClusterConfigsStatus(w http.ResponseWriter, r *http.
 	}
 }
 
+// ExplainCluster operation middleware
+func (sh *strictHandler) ExplainCluster(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID) {
+	var request ExplainClusterRequestObject
+
+	request.RuntimeID = runtimeID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExplainCluster(ctx, request.(ExplainClusterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExplainCluster")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExplainClusterResponseObject); ok {
+		if err := validResponse.VisitExplainClusterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReconcileCluster operation middleware
+func (sh *strictHandler) ReconcileCluster(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID) {
+	var request ReconcileClusterRequestObject
+
+	request.RuntimeID = runtimeID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReconcileCluster(ctx, request.(ReconcileClusterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReconcileCluster")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReconcileClusterResponseObject); ok {
+		if err := validResponse.VisitReconcileClusterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetClusterStatus operation middleware
 func (sh *strictHandler) GetClusterStatus(w http.ResponseWriter, r *http.Request, runtimeID RuntimeID) {
 	var request GetClusterStatusRequestObject
@@ -6839,6 +9620,56 @@ func (sh *strictHandler) GetStatusChanges(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetStatusChangesResponseObject); ok {
 		if err := validResponse.VisitGetStatusChangesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetEvents operation middleware
+func (sh *strictHandler) GetEvents(w http.ResponseWriter, r *http.Request, params GetEventsParams) {
+	var request GetEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetEvents(ctx, request.(GetEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetEventsResponseObject); ok {
+		if err := validResponse.VisitGetEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetOccupancy operation middleware
+func (sh *strictHandler) GetOccupancy(w http.ResponseWriter, r *http.Request) {
+	var request GetOccupancyRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOccupancy(ctx, request.(GetOccupancyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOccupancy")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetOccupancyResponseObject); ok {
+		if err := validResponse.VisitGetOccupancyResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -7152,6 +9983,30 @@ func (sh *strictHandler) GetReconciliationInfo(w http.ResponseWriter, r *http.Re
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetReconciliationInfoResponseObject); ok {
 		if err := validResponse.VisitGetReconciliationInfoResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetSync operation middleware
+func (sh *strictHandler) GetSync(w http.ResponseWriter, r *http.Request) {
+	var request GetSyncRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSync(ctx, request.(GetSyncRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSync")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSyncResponseObject); ok {
+		if err := validResponse.VisitGetSyncResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

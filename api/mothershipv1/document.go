@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -43,7 +44,26 @@ func Document() ([]byte, error) {
 		}
 		schemas[name] = schema
 	}
-	return json.Marshal(document)
+	return json.Marshal(plain(document))
+}
+
+// plain takes out the extensions, which are meant for our own generator: other ones would refer to types that clients don't have.
+func plain(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if strings.HasPrefix(key, "x-") {
+				delete(v, key)
+			} else {
+				v[key] = plain(value)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	}
+	return v
 }
 
 func schemasOf(document map[string]any) map[string]any {

@@ -33,7 +33,7 @@ func (s *server) GetReconciliations(ctx context.Context, request mothershipv1.Ge
 		}
 		answer.Body = append(answer.Body, mothershipv1.Reconciliation{
 			Lock: lock, RuntimeID: run.RuntimeID, SchedulingID: run.SchedulingID, Created: run.Created, Updated: run.Updated,
-			Status: mothershipv1.Status(run.Status), Finished: run.Finished,
+			Status: mothershipv1.RunStatus(run.Status), Finished: run.Finished,
 		})
 	}
 	if next != "" {
@@ -104,7 +104,7 @@ func (s *server) GetReconciliationInfo(ctx context.Context, request mothershipv1
 	}
 	answer := mothershipv1.GetReconciliationInfo200JSONResponse{
 		RuntimeID: run.RuntimeID, SchedulingID: run.SchedulingID, ConfigVersion: run.ConfigVersion, Created: run.Created, Updated: run.Updated,
-		Status: mothershipv1.Status(run.Status), Finished: run.Finished, Operations: make([]mothershipv1.Operation, len(operations)),
+		Status: mothershipv1.RunStatus(run.Status), Finished: run.Finished, Operations: make([]mothershipv1.Operation, len(operations)),
 	}
 	for i, op := range operations {
 		answer.Operations[i] = mothershipv1.Operation{

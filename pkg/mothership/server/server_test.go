@@ -213,8 +213,8 @@ func TestRoutesOfLaterAnswer501(t *testing.T) {
 
 func TestMethodNotAllowedNamesTheAllowed(t *testing.T) {
 	t.Parallel()
-	_, _, header := api(t, &fake{})("GET", "/v1/clusters", "")
-	require.Equal(t, "POST, PUT", header.Get("Allow"))
+	_, _, header := api(t, &fake{})("DELETE", "/v1/clusters", "")
+	require.Equal(t, "GET, POST, PUT", header.Get("Allow"))
 }
 
 func TestService(t *testing.T) {
