@@ -47,8 +47,12 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		status, body = http.StatusPreconditionFailed, answer
 	case errors.Is(err, reconciler.ErrBusy), errors.Is(err, reconciler.ErrStopping):
 		status, body = http.StatusTooManyRequests, reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.Unavailable}
-	default:
+	case errors.Is(err, reconciler.ErrBadTask):
 		status, body = http.StatusBadRequest, reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.InvalidRequest}
+	case errors.Is(err, reconciler.ErrOldFence):
+		status, body = http.StatusConflict, reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.Conflict}
+	default:
+		status, body = http.StatusInternalServerError, reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.Internal}
 	}
 	text, err := json.Marshal(body)
 	if err != nil {

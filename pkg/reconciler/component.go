@@ -111,6 +111,9 @@ func (c components) validate() error {
 	return nil
 }
 
+// errNotServed is in the chain of the error about a component or version that isn't served here.
+var errNotServed = errors.New("is not served here")
+
 // find returns the component for a name and version. The error says what is served.
 func (c components) find(name, version string) (Component, error) {
 	var fallback *Component
@@ -128,11 +131,11 @@ func (c components) find(name, version string) (Component, error) {
 	}
 	switch {
 	case known:
-		return Component{}, fmt.Errorf("component %q: version %q is not served here", name, version)
+		return Component{}, fmt.Errorf("component %q: version %q %w", name, version, errNotServed)
 	case fallback == nil:
-		return Component{}, fmt.Errorf("component %q is not served here (served: %s)", name, strings.Join(c.names(), ", "))
+		return Component{}, fmt.Errorf("component %q %w (served: %s)", name, errNotServed, strings.Join(c.names(), ", "))
 	case fallback.Versions != nil && !fallback.Versions(version):
-		return Component{}, fmt.Errorf("component %q: version %q is not served here", name, version)
+		return Component{}, fmt.Errorf("component %q: version %q %w", name, version, errNotServed)
 	}
 	return *fallback, nil
 }

@@ -40,6 +40,8 @@ type Config struct {
 	CallbackTimeout time.Duration
 	// FinalTimeout is how long the result is sent again (1 h).
 	FinalTimeout time.Duration
+	// AnswerTimeout is how long Versions and Dependencies of a component may take to answer (1 s).
+	AnswerTimeout time.Duration
 	// AllowLoopback permits clusters on loopback addresses, for tests and laptops.
 	AllowLoopback bool
 	// LogDir keeps the log lines of each operation for a while; empty: they aren't kept.
@@ -72,6 +74,7 @@ func (c Config) withDefaults() Config {
 	set(&c.Urgent, time.Second)
 	set(&c.CallbackTimeout, 5*time.Second)
 	set(&c.FinalTimeout, time.Hour)
+	set(&c.AnswerTimeout, time.Second)
 	set(&c.LogMaxBytes, 1<<20)
 	set(&c.LogTotalBytes, 256<<20)
 	set(&c.LogMaxAge, 24*time.Hour)
@@ -88,7 +91,7 @@ func (c Config) validate() error {
 	for name, value := range map[string]time.Duration{
 		"RetryDelay": c.RetryDelay, "MaxRetryDelay": c.MaxRetryDelay, "TryTimeout": c.TryTimeout, "Grace": c.Grace,
 		"Heartbeat": c.Heartbeat, "Lease": c.Lease, "Urgent": c.Urgent, "CallbackTimeout": c.CallbackTimeout,
-		"FinalTimeout": c.FinalTimeout, "LogMaxAge": c.LogMaxAge,
+		"FinalTimeout": c.FinalTimeout, "LogMaxAge": c.LogMaxAge, "AnswerTimeout": c.AnswerTimeout,
 	} {
 		if value < 0 {
 			return errors.New(name + " is negative")

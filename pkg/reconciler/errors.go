@@ -18,6 +18,8 @@ var (
 	ErrBusy = errors.New("no free worker")
 	// ErrStopping means that this reconciler takes no tasks at the moment: it is stopping or not running yet.
 	ErrStopping = errors.New("not taking tasks: stopping")
+	// ErrNoAnswer means that a component doesn't say in time whether it serves a version, or what it depends on.
+	ErrNoAnswer = errors.New("no answer to a question")
 )
 
 // Why a task ended before its work was done.
@@ -29,6 +31,7 @@ var (
 	errSuperseded = errors.New("a newer task for this cluster and component arrived")
 	errUnwanted   = errors.New("stopped: the work is no longer wanted")
 	errStopped    = errors.New("this reconciler is stopping")
+	errNotTaken   = errors.New("the task was not taken")
 )
 
 // MissingDependenciesError is the refusal of a task whose component depends on others that aren't ready.

@@ -1,9 +1,11 @@
 package reconciler
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -24,7 +26,7 @@ const (
 // Handler serves api/reconcilerv1. All errors are JSON.
 func (r *Reconciler) Handler() http.Handler {
 	mux := chi.NewRouter()
-	mux.Use(r.recover, limitBody)
+	mux.Use(r.recover)
 	mux.NotFound(func(w http.ResponseWriter, _ *http.Request) {
 		r.writeError(w, http.StatusNotFound, reconcilerv1.Error{Error: "no such route", Code: reconcilerv1.NotFound})
 	})
@@ -38,7 +40,9 @@ func (r *Reconciler) Handler() http.Handler {
 		RequestErrorHandlerFunc:  r.badRequest,
 		ResponseErrorHandlerFunc: r.internal,
 	})
-	return reconcilerv1.HandlerWithOptions(strict, reconcilerv1.ChiServerOptions{BaseRouter: mux, ErrorHandlerFunc: r.badRequest})
+	return reconcilerv1.HandlerWithOptions(strict, reconcilerv1.ChiServerOptions{
+		BaseRouter: mux, ErrorHandlerFunc: r.badRequest, Middlewares: []reconcilerv1.MiddlewareFunc{r.readBody},
+	})
 }
 
 // badRequest answers requests that can't be decoded. Errors of encoding/json name places and types, not values.
@@ -55,7 +59,11 @@ func (r *Reconciler) badRequest(w http.ResponseWriter, _ *http.Request, err erro
 }
 
 func (r *Reconciler) internal(w http.ResponseWriter, req *http.Request, err error) {
-	r.cfg.Log.Error("request failed", zap.String("method", req.Method), zap.String("path", req.URL.Path), zap.Error(err))
+	fields := []zap.Field{zap.String("method", req.Method), zap.String("path", req.URL.Path), zap.Error(err)}
+	if panicked, ok := errors.AsType[*PanicError](err); ok {
+		fields = append(fields, zap.String("stack", panicked.Stack))
+	}
+	r.cfg.Log.Error("request failed", fields...)
 	r.writeError(w, http.StatusInternalServerError, reconcilerv1.Error{Error: "internal error", Code: reconcilerv1.Internal})
 }
 
@@ -82,11 +90,36 @@ func (r *Reconciler) recover(next http.Handler) http.Handler {
 	})
 }
 
-func limitBody(next http.Handler) http.Handler {
+// readBody refuses bodies that are too long, or more than one JSON value: what is decoded is all that was sent.
+func (r *Reconciler) readBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		req.Body = http.MaxBytesReader(w, req.Body, maxTaskBytes)
+		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxTaskBytes))
+		if err == nil {
+			err = oneValue(body)
+		}
+		if err != nil {
+			r.badRequest(w, req, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+		req.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, req)
 	})
+}
+
+// oneValue says why a body isn't one JSON value; an empty body is none of its business.
+func oneValue(body []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	var value json.RawMessage
+	if err := decoder.Decode(&value); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the JSON value")
+	}
+	return nil
 }
 
 // server implements the generated interface.
@@ -118,6 +151,10 @@ func (s *server) RunTask(_ context.Context, request reconcilerv1.RunTaskRequestO
 		return reconcilerv1.RunTask429JSONResponse{BusyJSONResponse: busy}, nil
 	case errors.Is(err, ErrStopping):
 		return reconcilerv1.RunTask503JSONResponse{Body: busy.Body, Headers: reconcilerv1.RunTask503ResponseHeaders{RetryAfter: retryWhenStopping}}, nil
+	case errors.Is(err, ErrNoAnswer): // no 503, which keeps the tasks of all components away
+		return reconcilerv1.RunTaskdefaultJSONResponse{
+			StatusCode: http.StatusInternalServerError, Body: reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.Internal},
+		}, nil
 	}
 	return nil, err
 }
@@ -142,13 +179,24 @@ func (s same) VisitPutTaskResponse(w http.ResponseWriter) error {
 
 // GetDependencies implements GET /v1/components/{name}/dependencies.
 func (s *server) GetDependencies(_ context.Context, request reconcilerv1.GetDependenciesRequestObject) (reconcilerv1.GetDependenciesResponseObject, error) {
-	component, err := components(s.r.cfg.Components).find(request.Name, request.Params.Version)
-	if err != nil {
-		return reconcilerv1.GetDependenciesdefaultJSONResponse{ //nolint:nilerr // the error is the answer
+	component, err := s.r.find(request.Name, request.Params.Version)
+	var dependencies []string
+	if err == nil {
+		dependencies, err = s.r.dependencies(component, request.Name, request.Params.Version)
+	}
+	switch {
+	case err == nil:
+		return reconcilerv1.GetDependencies200JSONResponse{Dependencies: dependencies}, nil
+	case errors.Is(err, errNotServed):
+		return reconcilerv1.GetDependenciesdefaultJSONResponse{
 			StatusCode: http.StatusNotFound, Body: reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.NotFound},
 		}, nil
+	case errors.Is(err, ErrNoAnswer):
+		return reconcilerv1.GetDependenciesdefaultJSONResponse{
+			StatusCode: http.StatusServiceUnavailable, Body: reconcilerv1.Error{Error: err.Error(), Code: reconcilerv1.Unavailable},
+		}, nil
 	}
-	return reconcilerv1.GetDependencies200JSONResponse{Dependencies: component.dependencies(request.Params.Version)}, nil
+	return nil, err
 }
 
 // GetOperationLog implements GET /v1/operations/{correlationID}/log.

@@ -50,6 +50,19 @@ func send(t *testing.T, method, url, contentType, body string) (int, reconcilerv
 	return resp.StatusCode, said
 }
 
+// fetch gets what isn't JSON.
+func fetch(t *testing.T, url string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(text)
+}
+
 func TestRunRoute(t *testing.T) {
 	t.Parallel()
 	c := &callbacks{}
@@ -90,6 +103,12 @@ func TestRunRoute(t *testing.T) {
 		"L8 malformed JSON":        {`{"component": "comp",`, "decode"},
 		"L8 not JSON":              {`component=comp`, "decode"},
 		"L8 a field of wrong type": {`{"component": ["a"]}`, "component"},
+		"two documents in a body":  {string(good) + "\n" + string(good), "follows"},
+		"bytes after the document": {string(good) + "]", "follows"},
+		"a NUL after it":           {string(good) + "\x00", "follows"},
+		"null":                     {`null`, "component is missing"},
+		"a list":                   {`[` + string(good) + `]`, "decode"},
+		"a number that overflows":  {with("attempt", json.Number("99999999999999999999")), "attempt"},
 		"empty":                    {``, "empty"},
 		"no fields":                {`{}`, "component is missing; namespace is missing; kubeconfig is missing; callbackURL is missing; correlationID is missing; type is missing; version is missing"},
 		"unknown type":             {with("type", "upgrade"), `type "upgrade"`},
@@ -156,14 +175,8 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, "1", resp.HTTPResponse.Header.Get("Retry-After"))
 	require.NotEmpty(t, resp.JSON429.Error)
 
-	metrics, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/metrics", nil)
-	require.NoError(t, err)
-	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(metrics)
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	require.NoError(t, err)
-	require.Contains(t, string(text), `reconciler_worker_pool_occupancy_ratio{component="comp"} 100`)
+	_, text := fetch(t, address+"/metrics")
+	require.Contains(t, text, `reconciler_worker_pool_occupancy_ratio{component="comp"} 100`)
 
 	ready, _ := send(t, http.MethodGet, address+"/health/ready", "", "")
 	require.Equal(t, 200, ready)

@@ -34,6 +34,8 @@ type Reconciler struct {
 	logs    *operationLogs
 	closers []func()
 
+	questions *questions
+
 	mu     sync.Mutex
 	base   context.Context //nolint:containedctx // of the tasks; nil while none are taken
 	final  context.Context //nolint:containedctx // of the last callbacks
@@ -57,6 +59,8 @@ func New(cfg Config) (*Reconciler, error) {
 		latest: map[target]*job{},
 		ended:  newMemory[identity, struct{}](remembered),
 		fences: newMemory[target, int64](remembered),
+
+		questions: newQuestions(cfg.Components, cfg.AnswerTimeout),
 	}
 	r.engine = &engine{
 		clusters: kube.NewClusters(kube.Config{AllowLoopback: cfg.AllowLoopback, UserAgent: "reconciler/" + cfg.Name}),
@@ -172,60 +176,80 @@ func (r *Reconciler) Ready(context.Context) error {
 }
 
 // Accept takes a task, which is run in the background from then on, or refuses it: ErrBadTask, ErrOldFence, ErrBusy,
-// ErrStopping, or a *MissingDependenciesError. The same operation and attempt again is nil and runs once.
+// ErrStopping, ErrNoAnswer, or a *MissingDependenciesError. The same operation and attempt again is nil and runs once.
 func (r *Reconciler) Accept(wire reconcilerv1.Task) error {
 	component, err := r.check(wire)
 	if err != nil {
 		return err
 	}
-	scrub := newScrubber(wire)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.base == nil {
-		return ErrStopping
-	}
-	id := identity{wire.CorrelationID, wire.Attempt}
-	if _, ok := r.jobs[id]; ok || wire.Attempt > 0 && r.ended.has(id) {
-		return nil
-	}
-	to := targetOf(wire)
-	if fence, ok := r.fences.get(to); ok && wire.Fence > 0 && wire.Fence < fence {
-		return ErrOldFence
-	}
-	older := r.latest[to]
-	if older == nil && len(r.jobs) >= r.cfg.Workers {
-		return ErrBusy
-	}
-	if err := missing(component, wire); err != nil {
+	base, final := r.base, r.final
+	known, err := r.admit(wire)
+	r.mu.Unlock()
+	if known || err != nil {
 		return err
 	}
-	j, err := r.newJob(wire, component, scrub, to, older)
+	// A team's code, and what grows with the task, runs without the lock.
+	if err := r.missing(component, wire); err != nil {
+		return err
+	}
+	j, err := r.newJob(base, final, wire, component)
 	if err != nil {
 		return err
 	}
-	if older != nil {
-		older.abort(errSuperseded)
+	if known, err = r.begin(j); known || err != nil {
+		j.abort(errNotTaken)
 	}
-	r.jobs[id], r.latest[to] = j, j
-	if wire.Fence > 0 {
-		r.fences.put(to, wire.Fence)
-	}
-	r.tasks.Go(func() { r.run(j) })
-	return nil
+	return err
 }
 
-// newJob is called with the lock held.
-func (r *Reconciler) newJob(wire reconcilerv1.Task, component Component, scrub *scrubber, to target, older *job) (*job, error) {
-	j := &job{
-		cfg: r.cfg, wire: wire, component: component, target: to, older: older,
-		lines: &lastLines{}, scrub: scrub, final: r.final, stopped: make(chan struct{}),
+// admit says whether a task may be taken, or that it is known already. It is called with the lock held.
+func (r *Reconciler) admit(wire reconcilerv1.Task) (known bool, err error) {
+	if r.base == nil {
+		return false, ErrStopping
 	}
-	j.hard, j.abort = context.WithCancelCause(r.base)
+	id, to := identity{wire.CorrelationID, wire.Attempt}, targetOf(wire)
+	if _, ok := r.jobs[id]; ok || wire.Attempt > 0 && r.ended.has(id) {
+		return true, nil
+	}
+	if fence, ok := r.fences.get(to); ok && wire.Fence > 0 && wire.Fence < fence {
+		return false, ErrOldFence
+	}
+	if r.latest[to] == nil && len(r.jobs) >= r.cfg.Workers {
+		return false, ErrBusy
+	}
+	return false, nil
+}
+
+// begin starts a job, unless what admit says has changed meanwhile.
+func (r *Reconciler) begin(j *job) (known bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known, err = r.admit(j.wire); known || err != nil {
+		return known, err
+	}
+	if j.older = r.latest[j.target]; j.older != nil {
+		j.older.abort(errSuperseded)
+	}
+	r.jobs[j.identity()], r.latest[j.target] = j, j
+	if j.wire.Fence > 0 {
+		r.fences.put(j.target, j.wire.Fence)
+	}
+	r.tasks.Go(func() { r.run(j) })
+	return false, nil
+}
+
+func (r *Reconciler) newJob(base, final context.Context, wire reconcilerv1.Task, component Component) (*job, error) {
+	j := &job{
+		cfg: r.cfg, wire: wire, component: component, target: targetOf(wire),
+		lines: &lastLines{}, scrub: newScrubber(wire), final: final, stopped: make(chan struct{}),
+	}
+	j.hard, j.abort = context.WithCancelCause(base)
 	j.soft, j.stop = context.WithCancelCause(j.hard)
 	j.file = r.logs.of(wire.CorrelationID)
 	j.log = j.logger()
 	var err error
-	if j.task, err = newTask(wire, component, r.engine, j.log, j.soft); err != nil {
+	if j.task, err = newTask(wire, component, r.engine, j.log, j.soft); err != nil { //nolint:contextcheck // they aren't contexts of this call
 		j.abort(err)
 		return nil, err
 	}
@@ -247,24 +271,6 @@ func (r *Reconciler) run(j *job) {
 	if j.wire.Attempt > 0 {
 		r.ended.put(j.identity(), struct{}{})
 	}
-}
-
-// missing says which of the component's dependencies aren't ready yet.
-func missing(component Component, wire reconcilerv1.Task) error {
-	if wire.Type != reconcilerv1.Reconcile {
-		return nil
-	}
-	required := component.dependencies(wire.Version)
-	var absent []string
-	for _, name := range required {
-		if !slices.Contains(wire.ComponentsReady, name) {
-			absent = append(absent, name)
-		}
-	}
-	if len(absent) == 0 {
-		return nil
-	}
-	return &MissingDependenciesError{Component: wire.Component, Required: required, Missing: absent}
 }
 
 // targetOf names the cluster by its runtime ID, or, where a sender knows none, by its kubeconfig.

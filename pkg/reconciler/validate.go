@@ -3,6 +3,7 @@ package reconciler
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -60,11 +61,11 @@ func (r *Reconciler) check(task reconcilerv1.Task) (Component, error) {
 	if len(wrong) > 0 {
 		return Component{}, fmt.Errorf("%w: %s", ErrBadTask, strings.Join(wrong, "; "))
 	}
-	component, err := components(r.cfg.Components).find(task.Component, task.Version)
-	if err != nil {
+	component, err := r.find(task.Component, task.Version)
+	if errors.Is(err, errNotServed) {
 		return Component{}, fmt.Errorf("%w: %w", ErrBadTask, err)
 	}
-	return component, nil
+	return component, err
 }
 
 func digestOf(text string) string {
